@@ -1,0 +1,140 @@
+//! Finished machine code that still has to be placed: bytes, the tables that they refer to, and the spots that want an
+//! address which only the runtime knows.
+//!
+//! ```text
+//! bytes   | lookup | lookup_batch | lookup_batch_ptrs | pool: small tables, vector constants |
+//!         0                                           ^ pool_offset (multiple of 64)         len
+//! region  | large tables, each at its offset, a multiple of 64 |   filled by the runtime from the program
+//! ```
+//!
+//! The pool is reached relative to the instruction pointer. Tables in the region are reached by an absolute address that
+//! the runtime writes at each relocation before the code is sealed.
+
+use pktjit_ir::{TableId, ValueId};
+
+use crate::target::Target;
+
+/// Code of one program for one target. Only [`compile`](crate::compile) makes one.
+#[derive(Clone, Debug)]
+pub struct CompiledCode {
+    pub(crate) target: Target,
+    pub(crate) bytes: Vec<u8>,
+    pub(crate) pool_offset: usize,
+    pub(crate) entries: Entries,
+    pub(crate) tables: Vec<Placement>,
+    pub(crate) region_len: usize,
+    pub(crate) relocations: Vec<Relocation>,
+    pub(crate) listing: Vec<ListingEntry>,
+    pub(crate) key_len: usize,
+}
+
+/// Byte offsets of the three entries; each is a multiple of 64 and starts with `endbr64`.
+///
+/// | entry | arguments | result |
+/// | --- | --- | --- |
+/// | `lookup` | rdi key | eax row or `MISS` |
+/// | `lookup_batch` | rdi first key, rsi bytes from key to key, rdx n, rcx out | out\[0..n\] |
+/// | `lookup_batch_ptrs` | rdi array of n key addresses, rsi n, rdx out | out\[0..n\] |
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Entries {
+    /// `lookup(key) -> u32`
+    pub lookup: usize,
+    /// `lookup_batch(keys, stride, n, out)`
+    pub lookup_batch: usize,
+    /// `lookup_batch_ptrs(ptrs, n, out)`
+    pub lookup_batch_ptrs: usize,
+}
+
+/// Where a table is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Placement {
+    /// Behind the code, at this offset of the code bytes.
+    Pool(usize),
+    /// In the region of large tables, at this offset.
+    Region(usize),
+}
+
+/// A spot in the code that wants the absolute address of a table in the region: 8 bytes, little-endian, inside a
+/// `mov r64, imm64`. The bytes there hold zero until then.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Relocation {
+    /// Byte offset of the 8 bytes in the code.
+    pub offset: usize,
+    /// The table whose first byte is meant.
+    pub table: TableId,
+}
+
+/// Ties an instruction to what it is there for. Entries are in ascending order of offset, one per machine instruction.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ListingEntry {
+    /// Byte offset of the instruction.
+    pub offset: usize,
+    /// The IR value that it computes; `None` in prologues, batch loops and jumps.
+    pub value: Option<ValueId>,
+    /// The table that it reads, if any.
+    pub table: Option<TableId>,
+    /// What it does where no value says so: `entry`, `loop`, `result`...
+    pub note: &'static str,
+}
+
+impl CompiledCode {
+    /// The target that it was made for.
+    #[must_use]
+    pub fn target(&self) -> &Target {
+        &self.target
+    }
+
+    /// The code, then the pool.
+    #[must_use]
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// Where the pool starts in [`bytes`](Self::bytes).
+    #[must_use]
+    pub fn pool_offset(&self) -> usize {
+        self.pool_offset
+    }
+
+    /// Where the entries are.
+    #[must_use]
+    pub fn entries(&self) -> Entries {
+        self.entries
+    }
+
+    /// Where each table of the program is.
+    #[must_use]
+    pub fn tables(&self) -> &[Placement] {
+        &self.tables
+    }
+
+    /// Bytes that the region of large tables needs; 0 where there are none.
+    #[must_use]
+    pub fn region_len(&self) -> usize {
+        self.region_len
+    }
+
+    /// The spots that want an address.
+    #[must_use]
+    pub fn relocations(&self) -> &[Relocation] {
+        &self.relocations
+    }
+
+    /// What each instruction is there for.
+    #[must_use]
+    pub fn listing(&self) -> &[ListingEntry] {
+        &self.listing
+    }
+
+    /// Bytes of one key; no more are read.
+    #[must_use]
+    pub fn key_len(&self) -> usize {
+        self.key_len
+    }
+
+    /// Bytes of stack that a lookup needs: the return address alone, since the code of this crate keeps no frame.
+    #[must_use]
+    pub fn stack_bytes(&self) -> usize {
+        8
+    }
+}

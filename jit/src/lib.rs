@@ -1,0 +1,30 @@
+//! Machine code for verified [pktjit](https://crates.io/crates/pktjit) programs.
+//!
+//! ```text
+//! VerifiedProgram + Target -> lower -> code buffer -> CompiledCode -> audit
+//! ```
+//!
+//! It could run on another machine and mail you the bytes: no executable memory, no feature detection, no `unsafe`.
+#![forbid(unsafe_code)]
+
+pub mod audit;
+mod code;
+mod error;
+mod isa;
+mod target;
+
+pub use code::{CompiledCode, Entries, ListingEntry, Placement, Relocation};
+pub use error::CompileError;
+pub use target::{Caches, Features, Isa, Target};
+
+use pktjit_ir::VerifiedProgram;
+
+/// Generates the code of `program` for `target`.
+///
+/// # Errors
+/// Where the target cannot express the program, or the code would be too large.
+pub fn compile(program: &VerifiedProgram, target: &Target) -> Result<CompiledCode, CompileError> {
+    match target.isa {
+        Isa::X86_64 => isa::x64::compile(program, target),
+    }
+}

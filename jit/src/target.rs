@@ -1,0 +1,76 @@
+//! What code is generated for: plain data. Nothing in this crate asks the CPU; `pktjit` does and fills this in.
+
+use std::fmt;
+
+/// An instruction set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Isa {
+    /// x86-64 with the System V calling convention.
+    X86_64,
+}
+
+/// Instruction-set extensions beyond AVX2, which every x86-64 target here has. Each has a plain substitute.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+pub struct Features {
+    /// `tzcnt`, `andn`.
+    pub bmi1: bool,
+    /// `pext`, `shlx`, `rorx`, `mulx`.
+    pub bmi2: bool,
+    /// `movbe`.
+    pub movbe: bool,
+    /// `popcnt`.
+    pub popcnt: bool,
+    /// Whether `pext` runs in one step; it is microcoded on AMD before Zen 3.
+    pub fast_pext: bool,
+}
+
+/// Sizes of the caches that one core sees, in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Caches {
+    /// First level, data.
+    pub l1d: usize,
+    /// Second level.
+    pub l2: usize,
+    /// Third level.
+    pub l3: usize,
+}
+
+/// The machine that code is made for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Target {
+    /// Instruction set.
+    pub isa: Isa,
+    /// Extensions that may be used.
+    pub features: Features,
+    /// Cache sizes, for the planner.
+    pub caches: Caches,
+}
+
+impl Target {
+    /// The named target `x86_64-avx2`: AVX2 with BMI1, BMI2, MOVBE, POPCNT and fixed cache sizes, the same on every host.
+    #[must_use]
+    pub const fn x86_64_avx2() -> Self {
+        Self {
+            isa: Isa::X86_64,
+            features: Features { bmi1: true, bmi2: true, movbe: true, popcnt: true, fast_pext: true },
+            caches: Caches { l1d: 32 << 10, l2: 1 << 20, l3: 32 << 20 },
+        }
+    }
+
+    /// Lanes of 32 bits in one vector register.
+    #[must_use]
+    pub const fn lanes(&self) -> u8 {
+        match self.isa {
+            Isa::X86_64 => 8,
+        }
+    }
+}
+
+impl fmt::Display for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.isa {
+            Isa::X86_64 => f.write_str("x86_64-avx2"),
+        }
+    }
+}
