@@ -14,6 +14,7 @@ mod key;
 pub mod program;
 mod rule;
 mod rule_set;
+pub mod text;
 mod verdict;
 pub mod verify;
 
