@@ -330,7 +330,7 @@ fn errors_name_line_and_column() {
     assert_eq!(error_of(&wrong), "16:8: `equal` is no instruction");
     // Columns are characters, not bytes.
     let wrong = SAMPLE.replace("\"saddr\" at 0 big", "\"ü\" at 0 grand");
-    assert_eq!(error_of(&wrong), "2:36: expected `big` or `little`");
+    assert_eq!(error_of(&wrong), "2:35: expected `big` or `little`");
 }
 
 #[test]
