@@ -18,6 +18,7 @@ mod rule;
 mod rule_set;
 mod structure;
 mod table;
+pub mod text;
 mod verdict;
 pub mod verify;
 
