@@ -1,6 +1,6 @@
 //! The strict policy for one field, and catch-alls.
 
-use pktjit_ir::{Field, KeyLayout, Match, Note, Overlap, Rule, RuleSetError, Verdict};
+use pktjit_ir::{Field, KeyLayout, Match, Note, Overlap, Rule, RuleSet, RuleSetError, Verdict};
 use quickcheck::QuickCheck;
 
 use super::{
@@ -35,6 +35,15 @@ fn b23_same_start_and_smaller_end_is_refused() {
         earlier: id(0),
     };
     assert_eq!(strict(port(), &[range(0, 3), range(0, 2)]), Err(refusal));
+}
+
+#[test]
+fn the_later_one_of_two_overlapping_rules_is_the_refused_one() {
+    let refusal = RuleSetError::Overlap {
+        rule: id(1),
+        earlier: id(0),
+    };
+    assert_eq!(strict(port(), &[range(5, 9), range(0, 6)]), Err(refusal));
 }
 
 #[test]
@@ -172,16 +181,12 @@ fn the_same_key_with_another_verdict_is_a_conflict() {
 #[test]
 fn a_mask_that_is_no_prefix_counts_as_the_interval_between_its_ends() {
     let bit = Match::Mask { value: 2, mask: 2 };
-    assert!(strict(port(), &[bit, Match::Exact(4)]).is_err());
-    assert_eq!(
-        ids(&strict(port(), &[bit, Match::Exact(1), bit]).unwrap()),
-        [0, 1]
-    );
-    assert!(merge(port(), &[bit, Match::Exact(4)]).is_err());
-    assert_eq!(
-        ids(&merge(port(), &[bit, Match::Exact(1), bit]).unwrap()),
-        [0, 1]
-    );
+    let expected = [(0, bit), (1, Match::Exact(1))];
+    for set in [strict, merge] {
+        assert!(set(port(), &[bit, Match::Exact(4)]).is_err());
+        let rules = set(port(), &[bit, Match::Exact(1), bit]).unwrap();
+        assert_eq!(stored(&rules), expected);
+    }
 }
 
 #[test]
@@ -211,6 +216,20 @@ fn a_catch_all_overlaps_nothing_and_comes_last() {
     assert_eq!(
         ids(&build(ports(), Overlap::Strict, concatenation).unwrap()),
         [1, 0]
+    );
+}
+
+#[test]
+fn a_rule_that_matches_all_is_a_catch_all_only_at_the_lowest_priority() {
+    let all = || Rule::new([Match::Any]);
+    let rules = [all(), Rule::new([range(0, 9)])];
+    assert!(build(port(), Overlap::Strict, rules).is_err());
+    assert!(
+        RuleSet::builder(port())
+            .exact(true)
+            .rule(all())
+            .build()
+            .is_err()
     );
 }
 
