@@ -23,6 +23,6 @@ pub use field::{ByteOrder, Field, FieldKind, MAX_FIELD_BYTES};
 pub use key::{KeyLayout, KeyRef, MAX_FIELD_BYTES_SUM, MAX_FIELDS, MAX_SPAN, Word};
 pub use program::{MISS, Program};
 pub use rule::{Match, Rule, StoredRule};
-pub use rule_set::{Note, Overlap, RuleSet};
+pub use rule_set::{Note, Overlap, RuleSet, RuleSetBuilder, Shadowed};
 pub use verdict::{MAX_DATA_BYTES, Verdict};
 pub use verify::{VerifiedProgram, VerifyError, verify};
