@@ -28,7 +28,7 @@ pub enum EngineKind {
 /// A name that is not that of an engine.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
-pub enum EngineNameError {
+pub enum ParseEngineError {
     /// It is planned.
     #[error("engine `{0}` is not built yet")]
     NotBuilt(&'static str),
@@ -74,20 +74,20 @@ impl EngineKind {
 
 impl fmt::Display for EngineKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
+        f.pad(self.name())
     }
 }
 
 impl FromStr for EngineKind {
-    type Err = EngineNameError;
+    type Err = ParseEngineError;
 
     fn from_str(name: &str) -> Result<Self, Self::Err> {
         if let Some(kind) = Self::ALL.into_iter().find(|kind| kind.name() == name) {
             return Ok(kind);
         }
         Err(match Self::NOT_BUILT.into_iter().find(|&other| other == name) {
-            Some(name) => EngineNameError::NotBuilt(name),
-            None => EngineNameError::Unknown(name.into()),
+            Some(name) => ParseEngineError::NotBuilt(name),
+            None => ParseEngineError::Unknown(name.into()),
         })
     }
 }

@@ -77,7 +77,7 @@ impl RefUnwindSafe for NativeCode {}
 
 /// Why compiled code cannot be called here.
 #[derive(Debug, Error)]
-pub enum LoadError {
+pub(crate) enum LoadError {
     /// There is no memory for it.
     #[error(transparent)]
     Memory(#[from] MemoryError),
