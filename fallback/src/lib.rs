@@ -1,6 +1,7 @@
 //! The engines of [pktjit](https://crates.io/crates/pktjit) that need no machine code.
 //!
 //! [`LinearScan`] asks rule after rule. It is the referee: every other engine and structure must give its answer.
+//! [`Interpreter`] runs any verified program, slowly but everywhere.
 //!
 //! ```
 //! use pktjit_fallback::LinearScan;
@@ -16,6 +17,8 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod interp;
 mod linear;
 
+pub use interp::Interpreter;
 pub use linear::LinearScan;
