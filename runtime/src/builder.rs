@@ -9,8 +9,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use pktjit_fallback::{Interpreter, LinearScan};
-use pktjit_ir::RuleSet;
-use pktjit_ir::plan::{Choice, Effort, Machine, Options, Pext, Plan, PlanError, Structure, plan};
+use pktjit_ir::plan::{Choice, Effort, Machine, Options, Pext, Plan, PlanError, plan};
+use pktjit_ir::{RuleSet, Structure};
 use pktjit_jit::audit::{Profile, audit};
 use pktjit_jit::compile;
 
@@ -27,7 +27,7 @@ use crate::stats::Stats;
 /// ```
 /// use pktjit::{Classifier, EngineKind, Field, KeyLayout, RuleSet};
 /// let layout = KeyLayout::packed([Field::inet_service("dport")])?;
-/// let rules = RuleSet::builder(layout).build();
+/// let rules = RuleSet::builder(layout).build()?;
 /// let classifier = Classifier::builder().engine(EngineKind::Interp).compile(&rules)?;
 /// assert_eq!(classifier.engine(), EngineKind::Interp);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -141,25 +141,28 @@ impl ClassifierBuilder {
     fn allows_another_engine(&self, error: &BuildError) -> bool {
         match error {
             BuildError::Engine { .. } => self.engine.is_none(),
-            BuildError::Plan(_) => self.engine.is_none() && self.structure.is_none(),
-            BuildError::Compile(_) | BuildError::Audit(_) => false,
+            BuildError::Plan(PlanError::Refused(_)) => {
+                self.engine.is_none() && self.structure.is_none()
+            }
+            _ => false,
         }
     }
 
     fn options(&self) -> Options {
-        let pext = match self.cpu.features {
-            features if features.fast_pext => Pext::Fast,
-            features if features.bmi2 => Pext::Slow,
-            _ => Pext::None,
-        };
-        let caches = self.cpu.caches;
+        let Cpu {
+            features, caches, ..
+        } = self.cpu;
         Options {
             structure: self.structure.map_or(Choice::Auto, Choice::Only),
             effort: self.effort,
             machine: Machine {
                 // The interpreter takes vectors of any width, so the widest engine decides.
                 lanes: 8,
-                pext,
+                pext: if features.fast_pext {
+                    Pext::Fast
+                } else {
+                    Pext::Slow
+                },
                 l1d: caches.l1d,
                 l2: caches.l2,
                 l3: caches.l3,
@@ -188,6 +191,7 @@ impl<'a> Build<'a> {
             why: String::new(),
             stats: Stats {
                 rules: rules.len(),
+                live_rules: rules.len(),
                 ..Stats::default()
             },
         }
@@ -242,28 +246,33 @@ impl<'a> Build<'a> {
         }
     }
 
-    fn native(
-        &mut self,
-        refused: impl Fn(String) -> BuildError,
-    ) -> Result<NativeCode, BuildError> {
+    fn native(&mut self, refused: impl Fn(String) -> BuildError) -> Result<NativeCode, BuildError> {
         let settings = self.settings;
-        let target = settings.cpu.target().map_err(|reason| refused(reason.into()))?;
+        let target = settings
+            .cpu
+            .target()
+            .map_err(|reason| refused(reason.into()))?;
         let program = self.plan()?.program().clone();
         let mut stats = self.stats;
-        let code = timed(&mut stats.compile_time, || compile(&program, &target)).map_err(|error| {
-            if error.is_unsupported() {
-                refused(error.to_string())
-            } else {
-                BuildError::Compile(error)
-            }
-        })?;
+        let code =
+            timed(&mut stats.compile_time, || compile(&program, &target)).map_err(|error| {
+                if error.is_unsupported() {
+                    refused(error.to_string())
+                } else {
+                    BuildError::Compile(error)
+                }
+            })?;
         let len = code.bytes().len();
         if len > settings.code_budget {
             let budget = settings.code_budget;
-            return Err(refused(format!("{len} bytes of code, the budget is {budget}")));
+            return Err(refused(format!(
+                "{len} bytes of code, the budget is {budget}"
+            )));
         }
         if settings.audit {
-            timed(&mut stats.audit_time, || audit(&code, &program, Profile::Leaf))?;
+            timed(&mut stats.audit_time, || {
+                audit(&code, &program, Profile::Leaf)
+            })?;
         }
         let native = timed(&mut stats.publish_time, || {
             NativeCode::load(&code, &program, &*settings.memory)
@@ -281,11 +290,13 @@ impl<'a> Build<'a> {
     }
 
     fn finish(mut self, kind: EngineKind, engine: Engine) -> Classifier {
-        self.note(format_args!("engine {kind}"));
+        self.note(format_args!("engine     {kind}"));
         let structure = match (kind, self.plan.take()) {
             (EngineKind::Avx2 | EngineKind::Interp, Some(Ok(plan))) => {
-                self.note(plan.decision());
-                plan.structure()
+                let decision = plan.decision();
+                self.note(decision.to_string().trim_end());
+                self.stats.live_rules = decision.live_rules();
+                decision.structure()
             }
             _ => Structure::Linear,
         };

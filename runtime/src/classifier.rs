@@ -3,8 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use pktjit_ir::plan::Structure;
-use pktjit_ir::{KeyLayout, KeyRef, RuleId, RuleSet, Verdict};
+use pktjit_ir::{KeyLayout, KeyRef, RuleId, RuleSet, Structure, Verdict};
 
 use crate::batch::BatchError;
 use crate::builder::ClassifierBuilder;

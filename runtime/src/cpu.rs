@@ -262,7 +262,11 @@ mod tests {
             (0, 0, 0, false),
         ] {
             let cpu = Cpu::decide(&leaves(leaf1, leaf7, xcr0));
-            assert_eq!(cpu.avx2.is_ok(), expected, "{leaf1:#x} {leaf7:#x} {xcr0:#x}");
+            assert_eq!(
+                cpu.avx2.is_ok(),
+                expected,
+                "{leaf1:#x} {leaf7:#x} {xcr0:#x}"
+            );
             assert_eq!(cpu.target().is_ok(), expected);
         }
     }

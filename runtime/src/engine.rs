@@ -85,10 +85,12 @@ impl FromStr for EngineKind {
         if let Some(kind) = Self::ALL.into_iter().find(|kind| kind.name() == name) {
             return Ok(kind);
         }
-        Err(match Self::NOT_BUILT.into_iter().find(|&other| other == name) {
-            Some(name) => ParseEngineError::NotBuilt(name),
-            None => ParseEngineError::Unknown(name.into()),
-        })
+        Err(
+            match Self::NOT_BUILT.into_iter().find(|&other| other == name) {
+                Some(name) => ParseEngineError::NotBuilt(name),
+                None => ParseEngineError::Unknown(name.into()),
+            },
+        )
     }
 }
 

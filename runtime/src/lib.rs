@@ -5,16 +5,18 @@
 //! because the rules have become straight-line code and tables made for them.
 //!
 //! ```
-//! use pktjit::{Classifier, Field, KeyLayout, Match, Rule, RuleSet, Verdict};
+//! use pktjit::{Classifier, Field, KeyLayout, Match, Overlap, Rule, RuleSet, Verdict};
 //!
 //! // A key is the source address and the destination port, as they come off the wire.
 //! let layout = KeyLayout::packed([Field::ipv4_addr("saddr"), Field::inet_service("dport")])?;
-//! let mut rules = RuleSet::builder(layout);
 //! let net = Match::Prefix { value: 0x0a00_0000, len: 8 };
-//! rules.add(Rule::new([net, Match::Exact(22)]).with_verdict(Verdict::Drop))?;
-//! rules.add(Rule::new([net, Match::Range { lo: 1, hi: 1023 }]).with_verdict(Verdict::Accept))?;
+//! let rules = RuleSet::builder(layout)
+//!     .overlap(Overlap::First)
+//!     .rule(Rule::new([net, Match::Exact(22)]).with_verdict(Verdict::Drop))
+//!     .rule(Rule::new([net, Match::Range { lo: 1, hi: 1023 }]).with_verdict(Verdict::Accept))
+//!     .build()?;
 //!
-//! let classifier = Classifier::compile(&rules.build())?;
+//! let classifier = Classifier::compile(&rules)?;
 //!
 //! let key = classifier.layout().key(&[10, 1, 2, 3, 0, 22])?;
 //! assert_eq!(classifier.lookup(key).map(|hit| hit.verdict), Some(&Verdict::Drop));
@@ -71,10 +73,10 @@ pub use entry::{LookupBatchFn, LookupBatchPtrsFn, LookupFn, RawLookup};
 pub use error::BuildError;
 pub use stats::Stats;
 
-pub use pktjit_ir::plan::{Effort, PlanError, Structure};
+pub use pktjit_ir::plan::{Effort, PlanError};
 pub use pktjit_ir::{
     ByteOrder, Field, FieldId, FieldKind, KeyError, KeyLayout, KeyRef, LayoutError, MISS, Match,
-    MatchError, Note, Overlap, Rule, RuleId, RuleSet, RuleSetBuilder, RuleSetError,
-    StoredRule, Verdict,
+    MatchError, Note, Overlap, ParseStructureError, Rule, RuleId, RuleSet, RuleSetBuilder,
+    RuleSetError, Shadowed, StoredRule, Structure, Verdict,
 };
 pub use pktjit_jit::{CompileError, audit::AuditError};

@@ -8,6 +8,8 @@ use std::time::Duration;
 pub struct Stats {
     /// Rules in the set.
     pub rules: usize,
+    /// Those that can win, as far as the planner knows.
+    pub live_rules: usize,
     /// Bytes of machine code with its padding, without the pool.
     pub code_bytes: usize,
     /// Bytes of the pool behind the code: small tables and constants.

@@ -88,7 +88,10 @@ struct Watched(OsMemory);
 fn assert_no_mapping_is_writable_and_executable() {
     for mapping in mappings() {
         let access = &mapping.access;
-        assert!(!(access.contains('w') && access.contains('x')), "{mapping:?}");
+        assert!(
+            !(access.contains('w') && access.contains('x')),
+            "{mapping:?}"
+        );
     }
 }
 
@@ -149,7 +152,10 @@ fn memory_is_given_back() {
         cycle(cycles);
         let after = (mappings().len(), status_bytes("VmRSS"));
         assert!(after.0 <= before.0 + 4, "mappings: {before:?}, {after:?}");
-        assert!(after.1 <= before.1 + (10 << 20), "bytes: {before:?}, {after:?}");
+        assert!(
+            after.1 <= before.1 + (10 << 20),
+            "bytes: {before:?}, {after:?}"
+        );
     });
 }
 

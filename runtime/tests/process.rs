@@ -29,13 +29,21 @@ fn the_environment_says_which_engine_goes_first() {
         ("auto", best(), "engine"),
     ] {
         let name = "the_environment_says_which_engine_goes_first";
-        in_child(name, &[("PKTJIT_ENGINE", value), ("EXPECTED", expected.name()), ("WHY", why)], || {
-            let classifier = Classifier::compile(&common::small()).unwrap();
-            let expected = std::env::var("EXPECTED").unwrap();
-            assert_eq!(classifier.engine().name(), expected);
-            let why = std::env::var("WHY").unwrap();
-            assert!(classifier.why().contains(&why), "{}", classifier.why());
-        });
+        in_child(
+            name,
+            &[
+                ("PKTJIT_ENGINE", value),
+                ("EXPECTED", expected.name()),
+                ("WHY", why),
+            ],
+            || {
+                let classifier = Classifier::compile(&common::small()).unwrap();
+                let expected = std::env::var("EXPECTED").unwrap();
+                assert_eq!(classifier.engine().name(), expected);
+                let why = std::env::var("WHY").unwrap();
+                assert!(classifier.why().contains(&why), "{}", classifier.why());
+            },
+        );
         if std::env::var_os("EXPECTED").is_some() {
             // This is the child, which has done its part.
             return;
@@ -59,7 +67,12 @@ fn a_structure_asked_for_beats_the_engine_of_the_environment() {
     in_child(name, &[("PKTJIT_ENGINE", "linear")], || {
         let builder = Classifier::builder().structure(pktjit::Structure::Inline);
         let classifier = builder.compile(&common::small()).unwrap();
-        assert_eq!(classifier.engine(), EngineKind::Interp, "{}", classifier.why());
+        assert_eq!(
+            classifier.engine(),
+            EngineKind::Interp,
+            "{}",
+            classifier.why()
+        );
         assert_eq!(classifier.structure(), pktjit::Structure::Inline);
     });
 }
@@ -78,7 +91,10 @@ fn first_classifiers_of_many_threads_agree() {
                     })
                 })
                 .collect();
-            handles.into_iter().map(|handle| handle.join().unwrap()).collect()
+            handles
+                .into_iter()
+                .map(|handle| handle.join().unwrap())
+                .collect()
         });
         assert_eq!(engines, [best(); 64]);
     });
@@ -107,7 +123,12 @@ fn forbid_executable_memory() {
         statement(BPF_ALU | BPF_AND | BPF_K, 0, 0, libc::PROT_EXEC as u32),
         statement(is_equal, 1, 0, libc::PROT_EXEC as u32),
         statement(BPF_RET | BPF_K, 0, 0, libc::SECCOMP_RET_ALLOW),
-        statement(BPF_RET | BPF_K, 0, 0, libc::SECCOMP_RET_ERRNO | libc::EACCES as u32),
+        statement(
+            BPF_RET | BPF_K,
+            0,
+            0,
+            libc::SECCOMP_RET_ERRNO | libc::EACCES as u32,
+        ),
     ];
     let program = libc::sock_fprog {
         len: filter.len() as u16,
@@ -117,7 +138,10 @@ fn forbid_executable_memory() {
     unsafe {
         assert_eq!(libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), 0);
         let mode = libc::SECCOMP_MODE_FILTER;
-        assert_eq!(libc::prctl(libc::PR_SET_SECCOMP, mode, &raw const program), 0);
+        assert_eq!(
+            libc::prctl(libc::PR_SET_SECCOMP, mode, &raw const program),
+            0
+        );
     }
 }
 
@@ -137,7 +161,9 @@ fn under_a_policy_against_executable_memory_the_interpreter_answers() {
                 assert!(after.why().contains(reason), "{}", after.why());
             }
         }
-        let forced = Classifier::builder().engine(EngineKind::Avx2).compile(&rules);
+        let forced = Classifier::builder()
+            .engine(EngineKind::Avx2)
+            .compile(&rules);
         assert!(matches!(forced, Err(BuildError::Engine { .. })));
         assert_eq!(before.engine(), best());
         assert_eq!(common::rows(&before, &keys), expected);
@@ -174,7 +200,12 @@ fn in_a_full_address_space_the_interpreter_answers() {
         drop(Classifier::compile(&rules).unwrap());
         limit_address_space(common::status_bytes("VmSize"));
         let classifier = Classifier::compile(&rules).unwrap();
-        assert_eq!(classifier.engine(), EngineKind::Interp, "{}", classifier.why());
+        assert_eq!(
+            classifier.engine(),
+            EngineKind::Interp,
+            "{}",
+            classifier.why()
+        );
         assert_eq!(common::rows(&classifier, &[10, 0, 0, 1, 0, 80]), [0]);
     });
 }

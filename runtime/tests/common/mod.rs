@@ -6,13 +6,13 @@ use std::process::Command;
 use pktjit::{Classifier, Field, KeyLayout, Match, Overlap, Rule, RuleSet, Verdict};
 
 /// Address and port; the first of the matching rules wins.
-pub fn builder() -> pktjit::RuleSetBuilder {
+pub(crate) fn builder() -> pktjit::RuleSetBuilder {
     let layout = KeyLayout::packed([Field::ipv4_addr("saddr"), Field::inet_service("dport")]);
     RuleSet::builder(layout.unwrap()).overlap(Overlap::First)
 }
 
 /// Three overlapping rules: one host, its network, and a range of ports everywhere.
-pub fn small() -> RuleSet {
+pub(crate) fn small() -> RuleSet {
     builder()
         .rule(rule(0x0a00_0001, 32, 80, 80))
         .rule(rule(0x0a00_0000, 8, 0, 1023))
@@ -22,12 +22,20 @@ pub fn small() -> RuleSet {
 }
 
 /// `n` networks with ranges of ports, some of which overlap.
-pub fn many(n: u32) -> RuleSet {
+pub(crate) fn many(n: u32) -> RuleSet {
     let rules = (0..n).map(|i| {
         let port = (i % 50 * 100) as u16;
-        rule(0x0a00_0000 + (i << 8), 24 + (i % 3) as u8 * 4, port, port + 150)
+        rule(
+            0x0a00_0000 + (i << 8),
+            24 + (i % 3) as u8 * 4,
+            port,
+            port + 150,
+        )
     });
-    rules.fold(builder(), pktjit::RuleSetBuilder::rule).build().unwrap()
+    rules
+        .fold(builder(), pktjit::RuleSetBuilder::rule)
+        .build()
+        .unwrap()
 }
 
 fn rule(addr: u32, len: u8, lo: u16, hi: u16) -> Rule {
@@ -45,13 +53,13 @@ fn rule(addr: u32, len: u8, lo: u16, hi: u16) -> Rule {
 }
 
 /// Everything matches, and the verdict is `n`.
-pub fn constant(n: u32) -> RuleSet {
+pub(crate) fn constant(n: u32) -> RuleSet {
     let all = Rule::catch_all(2).with_verdict(Verdict::Data(n.to_le_bytes().into()));
     builder().rule(all).build().unwrap()
 }
 
 /// Keys of [`builder`]'s layout that hit and miss the rules of [`many`], without gaps between them.
-pub fn keys(n: u32) -> Vec<u8> {
+pub(crate) fn keys(n: u32) -> Vec<u8> {
     (0..n)
         .flat_map(|i| {
             // An odd multiplier spreads the keys over 512 networks and all ports.
@@ -65,7 +73,7 @@ pub fn keys(n: u32) -> Vec<u8> {
 }
 
 /// The rows that `classifier` gives for `keys`, one by one.
-pub fn rows(classifier: &Classifier, keys: &[u8]) -> Vec<u32> {
+pub(crate) fn rows(classifier: &Classifier, keys: &[u8]) -> Vec<u32> {
     let layout = classifier.layout();
     keys.chunks(layout.len())
         .map(|key| classifier.lookup_row(layout.key(key).unwrap()))
@@ -73,7 +81,7 @@ pub fn rows(classifier: &Classifier, keys: &[u8]) -> Vec<u32> {
 }
 
 /// Runs `body` in a process of its own, in which the test `name` is the only one, with `env` set.
-pub fn in_child(name: &str, env: &[(&str, &str)], body: impl FnOnce()) {
+pub(crate) fn in_child(name: &str, env: &[(&str, &str)], body: impl FnOnce()) {
     const CHILD: &str = "PKTJIT_TEST_CHILD";
     if std::env::var(CHILD).is_ok_and(|child| child == name) {
         return body();
@@ -99,14 +107,14 @@ pub fn in_child(name: &str, env: &[(&str, &str)], body: impl FnOnce()) {
 
 /// One line of `/proc/self/maps`.
 #[derive(Debug)]
-pub struct Mapping {
-    pub start: usize,
-    pub end: usize,
+pub(crate) struct Mapping {
+    pub(crate) start: usize,
+    pub(crate) end: usize,
     /// `rwxp` or the like.
-    pub access: String,
+    pub(crate) access: String,
 }
 
-pub fn mappings() -> Vec<Mapping> {
+pub(crate) fn mappings() -> Vec<Mapping> {
     let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
     maps.lines()
         .map(|line| {
@@ -122,7 +130,7 @@ pub fn mappings() -> Vec<Mapping> {
 }
 
 /// A number of kilobytes of `/proc/self/status`, such as `VmRSS`, in bytes.
-pub fn status_bytes(name: &str) -> usize {
+pub(crate) fn status_bytes(name: &str) -> usize {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find(|line| line.starts_with(name)).unwrap();
     let kilobytes: usize = line.split_whitespace().nth(1).unwrap().parse().unwrap();
