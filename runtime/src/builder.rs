@@ -123,19 +123,17 @@ impl ClassifierBuilder {
     /// Where an engine or a structure was asked for by name and cannot serve, or this library is at fault.
     pub fn compile(&self, rules: &RuleSet) -> Result<Classifier, BuildError> {
         let mut build = Build::new(self, rules);
-        let first = self.engine.unwrap_or_else(|| build.preferred());
-        for kind in first.order_from() {
-            match build.engine(kind) {
-                Ok(engine) => return Ok(build.finish(kind, engine)),
-                Err(error) if self.allows_another_engine(&error) => build.note(&error),
-                Err(error) => return Err(error),
+        let mut kind = self.engine.unwrap_or_else(|| build.preferred());
+        let mut engine = build.engine(kind);
+        for next in kind.order_from().skip(1) {
+            match &engine {
+                Err(error) if self.allows_another_engine(error) => build.note(error),
+                _ => break,
             }
+            kind = next;
+            engine = build.engine(kind);
         }
-        // Only the linear scan of a set with a forced structure gets here, after engines that this machine lacks.
-        Err(BuildError::Engine {
-            engine: first,
-            reason: build.why.trim_end().into(),
-        })
+        Ok(build.finish(kind, engine?))
     }
 
     fn allows_another_engine(&self, error: &BuildError) -> bool {

@@ -385,4 +385,22 @@ mod tests {
             assert_eq!(cpu.features.popcnt, is_x86_feature_detected!("popcnt"));
         }
     }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn every_core_gives_the_same_answer() {
+        let size = std::mem::size_of::<libc::cpu_set_t>();
+        for core in 0..std::thread::available_parallelism().unwrap().get() {
+            // SAFETY: the set is plain data that lives until the call returns; only this thread is moved.
+            let pinned = unsafe {
+                let mut only: libc::cpu_set_t = std::mem::zeroed();
+                libc::CPU_SET(core, &mut only);
+                libc::sched_setaffinity(0, size, &only)
+            };
+            // A core that this process may not use cannot answer differently either.
+            if pinned == 0 {
+                assert_eq!(detect(), *Cpu::host(), "core {core}");
+            }
+        }
+    }
 }

@@ -9,8 +9,7 @@ use crate::engine::EngineKind;
 
 /// Why a rule set did not become a classifier.
 ///
-/// Unless an engine or a structure was asked for by name, only [`Compile`](Self::Compile) and [`Audit`](Self::Audit) can
-/// happen, and both are faults of this library.
+/// Unless an engine or a structure was asked for by name, it is a fault of this library; please report it.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum BuildError {
