@@ -1,1 +1,3 @@
-//! Not yet.
+//! Generators, oracles and drivers that look for the key on which two engines differ.
+
+pub mod filetest;
