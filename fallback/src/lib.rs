@@ -1,7 +1,7 @@
 //! The engines of [pktjit](https://crates.io/crates/pktjit) that need no machine code.
 //!
 //! [`LinearScan`] asks rule after rule. It is the referee: every other engine and structure must give its answer.
-//! [`Interpreter`] runs verified programs where their machine code cannot.
+//! [`Interpreter`] runs any verified program, slowly but everywhere.
 //!
 //! ```
 //! use pktjit_fallback::LinearScan;

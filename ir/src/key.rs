@@ -270,14 +270,20 @@ impl KeyLayout {
     pub fn encode(&self, values: &[u128]) -> Vec<u8> {
         let mut key = vec![0; self.len()];
         for (id, &value) in self.field_ids().zip(values) {
-            let (start, width) = (self.offset(id), usize::from(self.field(id).bytes()));
-            let slot = &mut key[start..start + width];
-            match self.field(id).byte_order() {
-                ByteOrder::Big => slot.copy_from_slice(&value.to_be_bytes()[16 - width..]),
-                ByteOrder::Little => slot.copy_from_slice(&value.to_le_bytes()[..width]),
-            }
+            let bytes = self.field_bytes(id, value);
+            key[self.offset(id)..][..bytes.len()].copy_from_slice(&bytes);
         }
         key
+    }
+
+    /// The bytes of one field, as they lie in the key.
+    pub(crate) fn field_bytes(&self, id: FieldId, value: u128) -> Vec<u8> {
+        let field = self.field(id);
+        let mut bytes = value.to_le_bytes()[..usize::from(field.bytes())].to_vec();
+        if field.byte_order() == ByteOrder::Big {
+            bytes.reverse();
+        }
+        bytes
     }
 }
 

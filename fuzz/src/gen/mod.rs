@@ -2,6 +2,7 @@
 
 mod pool;
 pub mod program;
+pub mod rules;
 mod shrink;
 mod table;
 

@@ -332,7 +332,7 @@ fn normalise<'a>(rule_set: &'a RuleSet, options: &Options) -> Input<'a> {
     };
     let default = rows
         .iter()
-        .position(|row| matches_all(row))
+        .position(matches_all)
         .map(|position| {
             let default = rows[position];
             // What follows it is weaker and never wins.

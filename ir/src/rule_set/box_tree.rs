@@ -19,9 +19,9 @@
 //! and what cannot win. `O(n log^2 n)` to build, linear space; a search visits `O(n^(1 - 1/2d))` nodes at worst and about
 //! `log n` where rules are mostly apart.
 //!
-//! **Depth.** A split at the median of values that differ halves the rules, except where many share the median. Then at
-//! most two splits leave those alone, and the coordinate, being constant there, is never split again. So no
-//! path is longer than `4d + log2 n`, and recursion needs no stack that grows with the rules.
+//! **Depth.** Two splits of the same coordinate leave at most half of the rules, unless most of them share one end: then
+//! they leave just those, and the coordinate, constant from there on, is never split again. So no path is longer than
+//! `6d + 2 log2 n`, and the recursion that builds the tree needs no stack that grows with the rules.
 
 use std::ops::Range;
 
@@ -142,7 +142,9 @@ impl BoxTree {
         None
     }
 
-    /// The strongest rule whose box contains that of the query and that `accept` agrees to.
+    /// The strongest rule that `accept` agrees to, which may only be one whose box contains that of the query.
+    ///
+    /// Candidates are the rules of all leaves whose hull contains the query: `accept` has to test the rule itself.
     ///
     /// Takes the number of nodes and rules looked at off `work`, and gives up, with `None`, when that is spent.
     pub(super) fn strongest(
@@ -184,4 +186,115 @@ fn contains(ends: &[u128], query: &Query<'_>) -> bool {
     ends.chunks_exact(2)
         .zip(query.lower.iter().zip(query.upper))
         .all(|(ends, (lower, upper))| ends[0] <= *lower && *upper <= ends[1])
+}
+
+#[cfg(test)]
+mod tests {
+    use quickcheck::QuickCheck;
+
+    use super::*;
+    use crate::rule::Match;
+
+    fn fields() -> [Field; 2] {
+        ["a", "b"].map(Field::ipv4_addr)
+    }
+
+    fn tree(rules: &[Rule]) -> BoxTree {
+        BoxTree::new(&fields(), rules.len(), |index| &rules[index])
+    }
+
+    fn range(one: u8, other: u8) -> Match {
+        Match::Range {
+            lo: one.min(other).into(),
+            hi: one.max(other).into(),
+        }
+    }
+
+    #[test]
+    fn qc_strongest_agrees_with_a_scan() {
+        type Box = ((u8, u8), (u8, u8));
+        fn property(boxes: Vec<Box>, asked: Vec<Box>, stronger_than: u8, refused: u8) -> bool {
+            let fields = fields();
+            let rule = |(a, b): &Box| Rule::new([range(a.0, a.1), range(b.0, b.1)]);
+            let rules: Vec<Rule> = boxes.iter().map(rule).collect();
+            let tree = tree(&rules);
+            asked.iter().all(|asked| {
+                let asked = rule(asked);
+                let ends = || fields.iter().zip(&asked.matches);
+                let lower: Vec<u128> = ends().map(|(field, found)| found.lower(field)).collect();
+                let upper: Vec<u128> = ends().map(|(field, found)| found.upper(field)).collect();
+                let query = Query {
+                    lower: &lower,
+                    upper: &upper,
+                    stronger_than: stronger_than.into(),
+                };
+                let accept = |index: u32| index % 4 != u32::from(refused % 4);
+                let covers = |index: u32| rules[index as usize].covers(&asked, &fields);
+                let expected = (0..rules.len() as u32)
+                    .filter(|&index| index < stronger_than.into())
+                    .find(|&index| accept(index) && covers(index));
+                let found = tree.strongest(&query, &mut u64::MAX.clone(), |index| {
+                    accept(index) && covers(index)
+                });
+                found == expected
+            })
+        }
+        QuickCheck::new()
+            .tests(2_000)
+            .min_tests_passed(2_000)
+            .quickcheck(property as fn(Vec<Box>, Vec<Box>, u8, u8) -> bool);
+    }
+
+    /// The longest path from the root, by the preorder of the nodes.
+    fn depth(tree: &BoxTree) -> usize {
+        let mut open: Vec<u32> = Vec::new();
+        let mut deepest = 0;
+        for (index, node) in (0u32..).zip(&tree.nodes) {
+            open.retain(|&next| next > index);
+            open.push(node.next);
+            deepest = deepest.max(open.len());
+        }
+        deepest
+    }
+
+    #[test]
+    fn depth_stays_below_its_bound_when_most_ends_are_equal() {
+        // Each rule but a few shares every end with most of the others: the worst case for splits at a median.
+        let uneven = |index: u128, step: u128| if index.is_multiple_of(step) { index } else { 7 };
+        let rules: Vec<Rule> = (0..20_000)
+            .map(|index| {
+                let range = |lo: u128, len: u128| Match::Range { lo, hi: lo + len };
+                Rule::new([
+                    range(uneven(index, 101), uneven(index, 103)),
+                    range(uneven(index, 107), uneven(index, 109)),
+                ])
+            })
+            .collect();
+        let bound = 6 * fields().len() + 2 * rules.len().ilog2() as usize;
+        assert!(depth(&tree(&rules)) <= bound);
+    }
+
+    #[test]
+    fn a_search_stops_when_its_work_is_spent() {
+        let rules: Vec<Rule> = (0..100)
+            .map(|index| Rule::new([Match::Any, Match::Exact(index)]))
+            .collect();
+        let tree = tree(&rules);
+        let query = Query {
+            lower: &[5, 60],
+            upper: &[5, 60],
+            stronger_than: u32::MAX,
+        };
+        let mut plenty = 1_000;
+        assert_eq!(
+            tree.strongest(&query, &mut plenty, |rule| rule == 60),
+            Some(60)
+        );
+        let mut too_little = 1_000 - plenty;
+        assert_eq!(
+            tree.strongest(&query, &mut too_little, |rule| rule == 60),
+            None
+        );
+        assert_eq!(too_little, 0);
+    }
 }

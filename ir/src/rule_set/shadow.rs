@@ -21,7 +21,7 @@ impl RuleSet {
     ///
     /// Looks at no more than about `work` pairs of rules, the strongest first; what it does not reach is left out.
     #[must_use]
-    pub fn shadowed(&self, work: u64) -> Vec<Shadowed> {
+    pub fn shadowed(&self, mut work: u64) -> Vec<Shadowed> {
         let fields = self.layout().fields();
         let rules = self.rules();
         let matches_all = |rule: &Rule| rule.matches.iter().all(|&found| found == Match::Any);
@@ -31,7 +31,6 @@ impl RuleSet {
             .unwrap_or(rules.len());
         let mut shadowed = Vec::new();
         let tree = BoxTree::new(fields, end, |row| &rules[row].rule);
-        let mut work = work;
         for (row, stored) in (0u32..).zip(&rules[..end]) {
             let ends = || fields.iter().zip(&stored.rule.matches);
             let lower: Vec<u128> = ends().map(|(field, found)| found.lower(field)).collect();

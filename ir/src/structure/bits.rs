@@ -11,7 +11,8 @@
 //! f(x) = max(0, x - capacity / 2)^2 + x        summed over all cells
 //! ```
 //!
-//! The square punishes cells that overflow, the linear term punishes copies. With rules 0000, 0001, 1000 and 1001 over four
+//! The square punishes cells that overflow, the linear term punishes copies; a piece that is wild in too many chosen bits is
+//! given up for a fixed penalty, since it would be copied to too many cells. With rules 0000, 0001, 1000 and 1001 over four
 //! bits and a capacity of 2, bit 3 gives cells of 2 and 2, bit 0 the same, bits 1 and 2 nothing: one bit is enough.
 
 use crate::builder::ProgramBuilder;
@@ -23,10 +24,20 @@ use crate::rule::{Match, Rule, prefix_mask};
 use crate::structure::Cost;
 use crate::structure::compare::{Window, windows};
 
-/// Most pieces that an interval of one field becomes.
-const MAX_FIELD_PIECES: usize = 8;
-/// Most pieces that a rule becomes.
-const MAX_RULE_PIECES: usize = 16;
+/// Into how many pieces rules are split.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Fineness {
+    /// Most pieces that an interval of one field becomes.
+    field: usize,
+    /// Most pieces that a rule becomes.
+    rule: usize,
+}
+
+/// Few pieces, to choose bits by.
+pub(crate) const COARSE: Fineness = Fineness { field: 2, rule: 4 };
+/// Many pieces, so that a rule goes to few cells that it does not match in.
+pub(crate) const FINE: Fineness = Fineness { field: 8, rule: 16 };
+
 /// Bits that are looked at: those that tell most rules apart.
 const MAX_CANDIDATES: usize = 64;
 
@@ -68,8 +79,8 @@ fn get(bits: &Bits, bit: Bit) -> bool {
     bits[usize::from(bit) / 64] >> (bit % 64) & 1 == 1
 }
 
-/// Appends the pieces of a rule, whose matches are canonical; at least one, at most [`MAX_RULE_PIECES`].
-pub(crate) fn pieces(layout: &KeyLayout, rule: &Rule, out: &mut Vec<Piece>) {
+/// Appends the pieces of a rule, whose matches are canonical; at least one.
+pub(crate) fn pieces(layout: &KeyLayout, rule: &Rule, fineness: Fineness, out: &mut Vec<Piece>) {
     let start = out.len();
     out.push(Piece {
         care: [0; LIMBS],
@@ -85,8 +96,9 @@ pub(crate) fn pieces(layout: &KeyLayout, rule: &Rule, out: &mut Vec<Piece>) {
             Match::Prefix { value, len } => parts.push((prefix_mask(field, len), value)),
             Match::Mask { value, mask } => parts.push((mask, value & mask)),
             Match::Range { lo, hi } => {
-                let room = MAX_FIELD_PIECES
-                    .min(MAX_RULE_PIECES / (out.len() - start))
+                let room = fineness
+                    .field
+                    .min(fineness.rule / (out.len() - start))
                     .max(1);
                 interval_pieces(field.max(), lo, hi, room, &mut parts);
             }
@@ -145,20 +157,102 @@ fn interval_pieces(max: u128, lo: u128, hi: u128, room: usize, out: &mut Vec<(u1
     }
 }
 
-/// Chooses at most `max_bits` bits, in the order in which they were found useful, so that as few cells as possible hold
-/// more than `capacity` of the `pieces`.
-pub(crate) fn choose(
-    layout: &KeyLayout,
-    pieces: &[Piece],
-    max_bits: usize,
-    capacity: f64,
-) -> Vec<Bit> {
+/// What [`choose`] aims at.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Aim {
+    /// Most bits.
+    pub(crate) max_bits: usize,
+    /// Pieces that a cell should hold; less than one where the pieces are a sample.
+    pub(crate) capacity: f64,
+    /// A piece that is wild in more of the chosen bits is given up: it would be copied to too many cells.
+    pub(crate) max_wild: u32,
+}
+
+/// What a piece that is given up counts for, in pieces kept in a cell that is not too full.
+const GIVEN_UP: f64 = 4.0;
+
+/// Chooses bits, in the order in which they were found useful.
+pub(crate) fn choose(layout: &KeyLayout, pieces: &[Piece], aim: &Aim) -> Vec<Bit> {
+    // For each candidate, how each piece wants the bit: 0, 1, or WILD. One run of memory per candidate.
+    const WILD: u8 = 2;
+    let wants: Vec<(Bit, Vec<u8>)> = candidates(layout, pieces)
+        .into_iter()
+        .map(|bit| {
+            let want = |piece: &Piece| {
+                if get(&piece.care, bit) {
+                    u8::from(get(&piece.value, bit))
+                } else {
+                    WILD
+                }
+            };
+            (bit, pieces.iter().map(want).collect())
+        })
+        .collect();
+    let badness = |count: usize| {
+        let count = count as f64;
+        let over = (count - aim.capacity / 2.0).max(0.0);
+        over * over + count
+    };
+    let mut chosen: Vec<Bit> = Vec::new();
+    // The pieces of each cell, and in how many chosen bits each piece is wild.
+    let mut cells: Vec<Vec<u32>> = vec![(0..pieces.len() as u32).collect()];
+    let mut wilds = vec![0u32; pieces.len()];
+    let mut current = badness(pieces.len());
+    while chosen.len() < aim.max_bits && cells.iter().any(|cell| cell.len() as f64 > aim.capacity) {
+        // One more wild bit would be too many for these.
+        let is_full: Vec<bool> = wilds.iter().map(|&wild| wild >= aim.max_wild).collect();
+        let score = |want: &[u8]| -> f64 {
+            let cell_score = |cell: &Vec<u32>| {
+                let mut counts = [0usize; 4];
+                for &piece in cell {
+                    let (piece, want) = (piece as usize, want[piece as usize]);
+                    counts[usize::from(want + u8::from(want == WILD && is_full[piece]))] += 1;
+                }
+                let [zeros, ones, both, given_up] = counts;
+                badness(zeros + both) + badness(ones + both) + GIVEN_UP * given_up as f64
+            };
+            cells.iter().map(cell_score).sum()
+        };
+        let best = wants
+            .iter()
+            .filter(|(bit, _)| !chosen.contains(bit))
+            .map(|(bit, want)| (score(want), *bit, want))
+            .min_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
+        let Some((total, bit, want)) = best else {
+            break;
+        };
+        if total >= current {
+            break;
+        }
+        let is_given_up = |piece: u32| want[piece as usize] == WILD && is_full[piece as usize];
+        let half = |cell: &[u32], side: u8| -> Vec<u32> {
+            cell.iter()
+                .copied()
+                .filter(|&piece| want[piece as usize] != 1 - side && !is_given_up(piece))
+                .collect()
+        };
+        cells = cells
+            .iter()
+            .flat_map(|cell| [half(cell, 0), half(cell, 1)])
+            .filter(|cell| !cell.is_empty())
+            .collect();
+        for (wild, &want) in wilds.iter_mut().zip(want) {
+            *wild += u32::from(want == WILD);
+        }
+        current = cells.iter().map(|cell| badness(cell.len())).sum();
+        chosen.push(bit);
+    }
+    chosen
+}
+
+/// The bits that tell most pieces apart, the best first.
+fn candidates(layout: &KeyLayout, pieces: &[Piece]) -> Vec<Bit> {
     let total: usize = layout
         .fields()
         .iter()
         .map(|field| usize::from(field.bits()))
         .sum();
-    let mut candidates: Vec<(usize, Bit)> = (0..total as Bit)
+    let mut scored: Vec<(usize, Bit)> = (0..total as Bit)
         .filter_map(|bit| {
             let ones = pieces.iter().filter(|piece| get(&piece.value, bit)).count();
             let zeros = pieces.iter().filter(|piece| get(&piece.care, bit)).count() - ones;
@@ -167,71 +261,9 @@ pub(crate) fn choose(
             (zeros.min(ones) > 0).then_some((score, bit))
         })
         .collect();
-    candidates.sort_by_key(|&(score, bit)| (std::cmp::Reverse(score), bit));
-    candidates.truncate(MAX_CANDIDATES);
-    // For each candidate, how each piece wants the bit: 0, 1, or 2 for wild. One run of memory per candidate.
-    let wants: Vec<(Bit, Vec<u8>)> = candidates
-        .into_iter()
-        .map(|(_, bit)| {
-            let want = |piece: &Piece| {
-                if get(&piece.care, bit) {
-                    u8::from(get(&piece.value, bit))
-                } else {
-                    2
-                }
-            };
-            (bit, pieces.iter().map(want).collect())
-        })
-        .collect();
-
-    let badness = |count: usize| {
-        let count = count as f64;
-        let over = (count - capacity / 2.0).max(0.0);
-        over * over + count
-    };
-    let mut chosen: Vec<Bit> = Vec::new();
-    let mut cells: Vec<Vec<u32>> = vec![(0..pieces.len() as u32).collect()];
-    let mut current = badness(pieces.len());
-    while chosen.len() < max_bits && cells.iter().any(|cell| cell.len() as f64 > capacity) {
-        let best = wants
-            .iter()
-            .filter(|(bit, _)| !chosen.contains(bit))
-            .map(|(bit, want)| {
-                let total: f64 = cells
-                    .iter()
-                    .map(|cell| {
-                        let mut counts = [0usize; 3];
-                        for &piece in cell {
-                            counts[usize::from(want[piece as usize])] += 1;
-                        }
-                        badness(counts[0] + counts[2]) + badness(counts[1] + counts[2])
-                    })
-                    .sum();
-                (total, *bit, want)
-            })
-            .min_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
-        let Some((total, bit, want)) = best else {
-            break;
-        };
-        if total >= current {
-            break;
-        }
-        current = total;
-        chosen.push(bit);
-        cells = cells
-            .iter()
-            .flat_map(|cell| {
-                [0, 1].map(|side| {
-                    cell.iter()
-                        .copied()
-                        .filter(|&piece| want[piece as usize] != 1 - side)
-                        .collect::<Vec<u32>>()
-                })
-            })
-            .filter(|cell| !cell.is_empty())
-            .collect();
-    }
-    chosen
+    scored.sort_by_key(|&(score, bit)| (std::cmp::Reverse(score), bit));
+    scored.truncate(MAX_CANDIDATES);
+    scored.into_iter().map(|(_, bit)| bit).collect()
 }
 
 /// An index made of key bits: loads of the key, the bits gathered by `pext`, and put side by side.

@@ -7,23 +7,23 @@
 //! result = row number of the first lane that matches; the last lane is never filled and holds MISS
 //! ```
 //!
-//! The bits are chosen by [`bits::choose`] so that they tell the rules apart. A rule goes to every cell that a key which it
-//! matches can select. Rules that are wild in many of the chosen bits, or whose cells are full, are left to a *rest* that is
-//! compared with every key; they are placed last, so that the rest stays small. The smaller of both row numbers wins.
+//! One index holds the rules that its bits tell apart, a [`group`](crate::structure::group). Rules that are left over get a
+//! group with bits of their own, as long as that is estimated to be cheaper than comparing them with every key, which is what
+//! happens to the rest. The smallest row number of all groups and the rest wins.
 //!
-//! Cells with the same rules share a bucket, and sparse cells are packed together as long as they fit: what is too much in a
-//! bucket is harmless, since lanes compare exactly.
+//! Cost of a group: one dependent load (two with `cells`), (2 d + 1) K / 16 cache lines for d words a rule, and about 8
+//! instructions a word. One group wins for rules that are disjoint or nearly so; overlap makes more of them.
 //!
-//! Cost: one dependent load (two with `cells`), (2 d + 1) K / 16 cache lines for d words a rule, and about 8 instructions a
-//! word. Wins for rules that are disjoint or nearly so. After Vamanan et al., EffiCuts (2010), in that few bits cut the
-//! space once and deep, and Hash-trie classifiers in that the cut is by bits anywhere in the key; the SIMD leaf is ours.
+//! Sources: cutting the space once by bits anywhere in the key, instead of a tree of cuts, is that of modular and bit-selecting
+//! classifiers (Woo, "A modular approach to packet classification", 2000; ByteCuts, 2018); keeping rules that are wide in
+//! the cut apart is EffiCuts' separability (Vamanan et al., 2010). The leaf that compares all its rules at once is ours.
 
-use std::collections::HashMap;
-
-use crate::plan::{Effort, Pext};
+use crate::builder::ProgramBuilder;
+use crate::entity::ValueId;
+use crate::plan::{Machine, Pext};
 use crate::program::{BinaryOp, Program};
-use crate::structure::bits::{self, Index, Piece};
 use crate::structure::compare::{Comparison, Splats, result_column};
+use crate::structure::group::{Assignment, for_each_assignment};
 use crate::structure::inline::{self, Inline};
 use crate::structure::linear::Blocks;
 use crate::structure::{Cost, Input, Refusal, empty};
@@ -31,22 +31,21 @@ use crate::table::{TableWriter, flat};
 
 /// Vectors of one bucket that are tried.
 const BUCKET_VECTORS: [u32; 3] = [1, 2, 4];
-/// Most bits of an index.
-const MAX_INDEX_BITS: usize = 20;
-/// Copies of rules in all cells together, per rule and per cell, that are allowed.
-const MAX_COPIES: usize = 16;
+/// Most groups.
+const MAX_GROUPS: usize = 8;
 
-/// Which rules share a bucket.
-struct Assignment {
-    index: Index,
-    /// Rules of one bucket at most, with the empty last lane.
-    capacity: u32,
-    /// Bucket of each cell.
-    cells: Vec<u32>,
-    /// Positions in `Input::rows`, ascending, of the rules in each bucket.
-    buckets: Vec<Vec<u32>>,
-    /// Positions in `Input::rows`, ascending, of the rules that are compared with every key.
-    rest: Vec<u32>,
+/// Rules in one or more groups, and a rest.
+pub(crate) struct Bucket {
+    groups: Vec<Group>,
+    rest: Rest,
+}
+
+/// The buckets of one index.
+struct Group {
+    comparison: Comparison,
+    assignment: Assignment,
+    /// Whether the index is the number of the bucket, without `cells` between.
+    is_direct: bool,
 }
 
 /// What is done about the rules that are in no bucket.
@@ -56,170 +55,129 @@ enum Rest {
     Blocks(Blocks),
 }
 
-/// Buckets whose rules are assigned.
-pub(crate) struct Bucket {
-    comparison: Comparison,
-    assignment: Assignment,
-    /// Whether the index is the number of the bucket, without `cells` between.
-    is_direct: bool,
-    rest: Rest,
-}
-
 impl Bucket {
     pub(crate) fn prepare(input: &Input<'_>) -> Result<Self, Refusal> {
-        let layout = input.layout();
-        let mut all: Vec<Piece> = Vec::new();
-        let mut ends: Vec<usize> = Vec::with_capacity(input.rows.len());
-        let sample = match input.effort {
-            Effort::Fast => 1 << 11,
-            Effort::Balanced => 1 << 13,
-            Effort::Best => 1 << 16,
-        };
-        // Every n-th rule, so that all parts of the list are heard.
-        let step = input.rows.len().div_ceil(sample).max(1);
-        for (i, &row) in input.rows.iter().enumerate() {
-            if i % step == 0 {
-                bits::pieces(layout, input.rule(row), &mut all);
-                ends.push(all.len());
+        let mut left: Vec<u32> = (0..input.rows.len() as u32).collect();
+        let mut groups = Vec::new();
+        while !left.is_empty() && groups.len() < MAX_GROUPS {
+            let Some((group, cost)) = Group::cheapest(input, &left) else {
+                break;
+            };
+            // The first group is what was asked for, however little it helps.
+            if !groups.is_empty() && cost >= linear_nanoseconds(input, left.len()) {
+                break;
             }
+            left.clone_from(&group.assignment.left_over);
+            groups.push(group);
         }
-        let max_bits = (input.rows.len().max(2).ilog2() as usize + 2).min(MAX_INDEX_BITS);
-        let share = 1.0 / step as f64;
-        let smallest = f64::from(u32::from(input.machine.lanes) - 1);
-        let chosen = bits::choose(layout, &all, max_bits, smallest * share);
-        drop(all);
-
-        let rules = input.rows.iter().map(|&row| input.rule(row));
-        let comparison = Comparison::new(layout, rules);
-        let mut best: Option<(f64, Assignment)> = None;
-        for depth in depths(chosen.len(), input) {
-            let index = Index::new(layout, &chosen[..depth]);
-            let placed = Placement::new(input, &index);
-            for vectors in BUCKET_VECTORS {
-                let capacity = vectors * u32::from(input.machine.lanes);
-                let assignment = placed.assign(index.clone(), capacity);
-                let cost = input.machine.nanoseconds(&Self::assignment_cost(
-                    input,
-                    &comparison,
-                    &assignment,
-                ));
-                if best.as_ref().is_none_or(|(least, _)| cost < *least) {
-                    best = Some((cost, assignment));
-                }
-            }
-        }
-        let Some((_, assignment)) = best else {
-            // No depth: nothing to choose from.
-            return Err(Refusal::TooManyRules { rules: 0, max: 0 });
-        };
-        Self::from_assignment(input, assignment)
-    }
-
-    fn from_assignment(input: &Input<'_>, assignment: Assignment) -> Result<Self, Refusal> {
-        let mut is_rest = vec![false; input.rows.len()];
-        for &rule in &assignment.rest {
-            is_rest[rule as usize] = true;
-        }
-        let kept = input
-            .rows
-            .iter()
-            .zip(&is_rest)
-            .filter(|&(_, is_rest)| !is_rest);
-        let comparison = Comparison::new(input.layout(), kept.map(|(&row, _)| input.rule(row)));
-        let rest_rows: Vec<u32> = assignment
-            .rest
-            .iter()
-            .map(|&rule| input.rows[rule as usize])
-            .collect();
+        let rest_rows: Vec<u32> = left.iter().map(|&rule| input.rows[rule as usize]).collect();
         let rest = match rest_rows.len() {
             0 => Rest::None,
             1..=inline::MAX_RULES => Rest::Inline(Inline::of(input, rest_rows)),
             _ => Rest::Blocks(Blocks::prepare(input, &rest_rows)?),
         };
-        let row_bytes = row_bytes(&comparison, assignment.capacity);
-        let direct = Self::table_cost(assignment.cells.len() * row_bytes, row_bytes, false);
-        let shared = Self::table_cost(
-            assignment.buckets.len() * row_bytes + 4 * assignment.cells.len(),
-            row_bytes,
-            true,
-        );
-        let is_direct = input.machine.nanoseconds(&direct) <= input.machine.nanoseconds(&shared);
-        Ok(Self {
-            comparison,
-            assignment,
-            is_direct,
-            rest,
-        })
-    }
-
-    fn table_cost(table_bytes: usize, row_bytes: usize, has_cells: bool) -> Cost {
-        let extra = f64::from(u8::from(has_cells));
-        Cost {
-            instructions: 3.0 * extra,
-            dependent_loads: 1.0 + extra,
-            lines: row_bytes as f64 / 64.0 + extra,
-            table_bytes,
-        }
-    }
-
-    /// What an assignment would cost, with the comparison of all rules in place of those that it keeps.
-    fn assignment_cost(
-        input: &Input<'_>,
-        comparison: &Comparison,
-        assignment: &Assignment,
-    ) -> Cost {
-        let row_bytes = row_bytes(comparison, assignment.capacity);
-        let bytes = (assignment.cells.len() * row_bytes)
-            .min(assignment.buckets.len() * row_bytes + 4 * assignment.cells.len());
-        let has_cells = bytes < assignment.cells.len() * row_bytes;
-        let rest_blocks = (assignment.rest.len() as f64 / f64::from(input.machine.lanes)).ceil();
-        let rest = Cost {
-            instructions: if rest_blocks > 0.0 {
-                rest_blocks * (comparison.block_cost().instructions + 6.0) + 8.0
-            } else {
-                0.0
-            },
-            lines: rest_blocks * f64::from(comparison.column_count() + 1) / 8.0,
-            table_bytes: (rest_blocks * f64::from(comparison.column_count() + 1) * 32.0) as usize,
-            dependent_loads: 0.0,
-        };
-        let blocks = f64::from(assignment.capacity / u32::from(input.machine.lanes));
-        Self::bucket_cost(input, comparison, &assignment.index, blocks)
-            + Self::table_cost(bytes, row_bytes, has_cells)
-            + rest
-    }
-
-    fn bucket_cost(input: &Input<'_>, comparison: &Comparison, index: &Index, blocks: f64) -> Cost {
-        let compare = Cost {
-            // A mask to a scalar and its or; then the first bit, the row number and the address.
-            instructions: blocks * (comparison.block_cost().instructions + 3.0) + 6.0,
-            ..Cost::default()
-        };
-        index.cost(input.machine.pext == Pext::Fast) + comparison.key_cost(blocks) + compare
+        Ok(Self { groups, rest })
     }
 
     pub(crate) fn cost(&self, input: &Input<'_>) -> Cost {
-        let assignment = &self.assignment;
-        let row_bytes = row_bytes(&self.comparison, assignment.capacity);
-        let blocks = f64::from(assignment.capacity / u32::from(input.machine.lanes));
-        let table = if self.is_direct {
-            Self::table_cost(assignment.cells.len() * row_bytes, row_bytes, false)
-        } else {
-            let bytes = assignment.buckets.len() * row_bytes + 4 * assignment.cells.len();
-            Self::table_cost(bytes, row_bytes, true)
-        };
         let rest = match &self.rest {
             Rest::None => Cost::default(),
             Rest::Inline(inline) => inline.cost(input),
             Rest::Blocks(blocks) => blocks.cost(input),
         };
-        Self::bucket_cost(input, &self.comparison, &assignment.index, blocks) + table + rest
+        self.groups
+            .iter()
+            .fold(rest, |sum, group| sum + group.cost(&input.machine))
     }
 
     pub(crate) fn build(&self, input: &Input<'_>) -> Program {
-        if input.rows.is_empty() {
-            return empty(input);
+        let mut b = input.program();
+        let mut splats = Splats::default();
+        let mut found: Vec<ValueId> = Vec::new();
+        for group in &self.groups {
+            found.push(group.emit(input, &mut b, &mut splats));
         }
+        match &self.rest {
+            Rest::None => {}
+            Rest::Inline(inline) => found.push(inline.emit(input, &mut b, &mut splats, "rest")),
+            Rest::Blocks(blocks) => found.push(blocks.emit(input, &mut b, &mut splats, "rest")),
+        }
+        match found
+            .into_iter()
+            .reduce(|a, c| b.binary(BinaryOp::Min, a, c))
+        {
+            Some(found) => input.finish(b, found),
+            None => empty(input),
+        }
+    }
+}
+
+/// The estimated time for so many rules in groups of their own: smooth in their number, so that the search for a good first
+/// group is not misled by steps. A group takes about 8 ns and leaves, for lists that are not too entangled, a quarter.
+fn further_nanoseconds(input: &Input<'_>, rules: usize) -> f64 {
+    let blocks = rules as f64 / f64::from(input.machine.lanes);
+    if blocks <= 2.0 {
+        1.5 * blocks
+    } else {
+        (3.0 + 4.0 * (blocks / 2.0).log2()).min(linear_nanoseconds(input, rules))
+    }
+}
+
+/// The estimated time for comparing so many rules with every key: 20 instructions and five lines a block.
+fn linear_nanoseconds(input: &Input<'_>, rules: usize) -> f64 {
+    let blocks = (rules as f64 / f64::from(input.machine.lanes)).ceil();
+    let cost = Cost {
+        instructions: 20.0 * blocks,
+        lines: 5.0 / 4.0 * blocks,
+        ..Cost::default()
+    };
+    input.machine.nanoseconds(&cost)
+}
+
+impl Group {
+    /// The group of these rules that is cheapest together with what it leaves over, and the time of both.
+    fn cheapest(input: &Input<'_>, rules: &[u32]) -> Option<(Self, f64)> {
+        let rule = |&rule: &u32| input.rule(input.rows[rule as usize]);
+        let comparison = Comparison::new(input.layout(), rules.iter().map(rule));
+        let capacities = BUCKET_VECTORS.map(|vectors| vectors * u32::from(input.machine.lanes));
+        let mut best: Option<(Self, f64)> = None;
+        for_each_assignment(input, rules, &capacities, |assignment| {
+            let group = Self::new(&input.machine, comparison.clone(), assignment);
+            let cost = input.machine.nanoseconds(&group.cost(&input.machine))
+                + further_nanoseconds(input, group.assignment.left_over.len());
+            if best.as_ref().is_none_or(|(_, least)| cost < *least) {
+                best = Some((group, cost));
+            }
+        });
+        let (group, cost) = best?;
+        // The rules that were kept may need fewer tests than all of them.
+        let left_over = &group.assignment.left_over;
+        let kept = rules
+            .iter()
+            .filter(|rule| left_over.binary_search(rule).is_err());
+        let comparison = Comparison::new(input.layout(), kept.map(rule));
+        (left_over.len() < rules.len()).then(|| {
+            (
+                Self::new(&input.machine, comparison, group.assignment),
+                cost,
+            )
+        })
+    }
+
+    fn new(machine: &Machine, comparison: Comparison, assignment: Assignment) -> Self {
+        let mut group = Self {
+            comparison,
+            assignment,
+            is_direct: true,
+        };
+        let direct = machine.nanoseconds(&group.cost(machine));
+        group.is_direct = false;
+        let shared = machine.nanoseconds(&group.cost(machine));
+        group.is_direct = direct <= shared;
+        group
+    }
+
+    fn cost(&self, machine: &Machine) -> Cost {
         let Assignment {
             index,
             capacity,
@@ -227,22 +185,60 @@ impl Bucket {
             buckets,
             ..
         } = &self.assignment;
-        let lanes = input.machine.lanes;
+        let row_bytes = ((self.comparison.column_count() + 1) * capacity * 4) as usize;
+        let blocks = f64::from(capacity / u32::from(machine.lanes));
+        let compare = Cost {
+            // A mask to a scalar and its or; then the first bit, the row number, the address, the minimum.
+            instructions: blocks * (self.comparison.block_cost().instructions + 3.0) + 7.0,
+            dependent_loads: 1.0,
+            lines: row_bytes as f64 / 64.0,
+            table_bytes: row_bytes
+                * if self.is_direct {
+                    cells.len()
+                } else {
+                    buckets.len()
+                },
+        };
+        let lookup = Cost {
+            instructions: 3.0,
+            dependent_loads: 1.0,
+            lines: 1.0,
+            table_bytes: 4 * cells.len(),
+        };
+        let lookup = if self.is_direct {
+            Cost::default()
+        } else {
+            lookup
+        };
+        index.cost(machine.pext == Pext::Fast) + self.comparison.key_cost(blocks) + compare + lookup
+    }
+
+    fn emit(&self, input: &Input<'_>, b: &mut ProgramBuilder, splats: &mut Splats) -> ValueId {
+        let Assignment {
+            index,
+            capacity,
+            cells,
+            buckets,
+            ..
+        } = &self.assignment;
         let mut columns = self.comparison.columns(*capacity);
         columns.push(result_column(
             self.comparison.column_count(),
             *capacity,
             *capacity,
         ));
-        let row_count = if self.is_direct {
-            cells.len()
+        let of_row: Vec<&[u32]> = if self.is_direct {
+            cells
+                .iter()
+                .map(|&bucket| &buckets[bucket as usize][..])
+                .collect()
         } else {
-            buckets.len()
+            buckets.iter().map(|bucket| &bucket[..]).collect()
         };
-        let mut table = TableWriter::new("buckets", columns, row_count);
+        let mut table = TableWriter::new("buckets", columns, of_row.len());
         let mut numbers = Vec::new();
-        let mut fill = |row: usize, bucket: u32| {
-            for (lane, &rule) in buckets[bucket as usize].iter().enumerate() {
+        for (row, rules) in of_row.into_iter().enumerate() {
+            for (lane, &rule) in rules.iter().enumerate() {
                 let verdict_row = input.rows[rule as usize];
                 numbers.clear();
                 self.comparison
@@ -250,205 +246,17 @@ impl Bucket {
                 numbers.push(verdict_row);
                 table.set_lane(row, lane, &numbers);
             }
-        };
-        if self.is_direct {
-            for (cell, &bucket) in cells.iter().enumerate() {
-                fill(cell, bucket);
-            }
-        } else {
-            for bucket in 0..buckets.len() {
-                fill(bucket, bucket as u32);
-            }
         }
-
-        let mut b = input.program();
         let buckets = b.table(table.finish());
-        let mut number = index.emit(&mut b);
+
+        let mut number = index.emit(b);
         if !self.is_direct {
             let cells = b.table(flat("cells", "bucket", cells));
             let cell = b.row(cells, number);
             number = b.load(cell, 0, None);
         }
         let row = b.row(buckets, number);
-        let mut splats = Splats::default();
-        let mut found =
-            self.comparison
-                .emit_first(&mut b, row, *capacity, capacity - 1, lanes, &mut splats);
-        let rest = match &self.rest {
-            Rest::None => None,
-            Rest::Inline(inline) => Some(inline.emit(input, &mut b, &mut splats, "rest")),
-            Rest::Blocks(blocks) => Some(blocks.emit(input, &mut b, &mut splats, "rest")),
-        };
-        if let Some(rest) = rest {
-            found = b.binary(BinaryOp::Min, found, rest);
-        }
-        input.finish(b, found)
+        self.comparison
+            .emit_first(b, row, *capacity, capacity - 1, input.machine.lanes, splats)
     }
-}
-
-fn row_bytes(comparison: &Comparison, capacity: u32) -> usize {
-    ((comparison.column_count() + 1) * capacity * 4) as usize
-}
-
-/// Depths of the index that are tried: all for few rules, the deepest ones for many.
-fn depths(max: usize, input: &Input<'_>) -> std::ops::RangeInclusive<usize> {
-    let tried = match (input.effort, input.rows.len()) {
-        (Effort::Best, _) | (_, 0..=4096) => 6,
-        (Effort::Balanced, _) => 3,
-        (Effort::Fast, _) => 1,
-    };
-    max.saturating_sub(tried - 1)..=max
-}
-
-/// The cells that each rule goes to.
-struct Placement {
-    /// For each rule the range of `runs` that are its own.
-    ends: Vec<u32>,
-    /// Fixed and wild bits of the index.
-    runs: Vec<(u32, u32)>,
-    /// Rules with the fewest cells first, and the strongest first among equals.
-    order: Vec<u32>,
-    cells: usize,
-}
-
-impl Placement {
-    fn new(input: &Input<'_>, index: &Index) -> Self {
-        let mut placement = Self {
-            ends: Vec::new(),
-            runs: Vec::new(),
-            order: Vec::new(),
-            cells: 1 << index.bits(),
-        };
-        let mut pieces = Vec::new();
-        for &row in &input.rows {
-            pieces.clear();
-            bits::pieces(input.layout(), input.rule(row), &mut pieces);
-            let start = placement.runs.len();
-            placement
-                .runs
-                .extend(pieces.iter().map(|piece| index.cells(piece)));
-            placement.runs[start..].sort_unstable();
-            let mut kept = start;
-            for i in start..placement.runs.len() {
-                if kept == start || placement.runs[kept - 1] != placement.runs[i] {
-                    placement.runs[kept] = placement.runs[i];
-                    kept += 1;
-                }
-            }
-            placement.runs.truncate(kept);
-            placement.ends.push(kept as u32);
-        }
-        let mut order: Vec<u32> = (0..input.rows.len() as u32).collect();
-        order.sort_by_cached_key(|&rule| (placement.count(rule), rule));
-        placement.order = order;
-        placement
-    }
-
-    fn runs(&self, rule: u32) -> &[(u32, u32)] {
-        let start = if rule == 0 {
-            0
-        } else {
-            self.ends[rule as usize - 1]
-        };
-        &self.runs[start as usize..self.ends[rule as usize] as usize]
-    }
-
-    /// The number of cells of a rule; cells that two of its runs share count twice.
-    fn count(&self, rule: u32) -> usize {
-        self.runs(rule)
-            .iter()
-            .map(|&(_, wild)| 1usize << wild.count_ones())
-            .sum()
-    }
-
-    /// The cells of a rule, each once, ascending.
-    fn cells(&self, rule: u32, out: &mut Vec<u32>) {
-        out.clear();
-        for &(fixed, wild) in self.runs(rule) {
-            // All subsets of the wild bits.
-            let mut subset = 0u32;
-            loop {
-                out.push(fixed | subset);
-                subset = subset.wrapping_sub(wild) & wild;
-                if subset == 0 {
-                    break;
-                }
-            }
-        }
-        out.sort_unstable();
-        out.dedup();
-    }
-
-    fn assign(&self, index: Index, capacity: u32) -> Assignment {
-        let room = capacity as usize - 1;
-        let mut filled = vec![0u8; self.cells];
-        let mut slots = vec![0u32; self.cells * room];
-        let mut rest = Vec::new();
-        let mut cells = Vec::new();
-        let mut copies = MAX_COPIES * (self.cells + self.order.len());
-        for &rule in &self.order {
-            let count = self.count(rule);
-            if count > copies {
-                rest.push(rule);
-                continue;
-            }
-            self.cells(rule, &mut cells);
-            if cells
-                .iter()
-                .any(|&cell| usize::from(filled[cell as usize]) == room)
-            {
-                rest.push(rule);
-                continue;
-            }
-            copies -= cells.len();
-            for &cell in &cells {
-                let fill = &mut filled[cell as usize];
-                slots[cell as usize * room + usize::from(*fill)] = rule;
-                *fill += 1;
-            }
-        }
-        rest.sort_unstable();
-        let lists = (0..self.cells).map(|cell| {
-            let start = cell * room;
-            &slots[start..start + usize::from(filled[cell])]
-        });
-        let (cells, buckets) = pack(lists, room);
-        Assignment {
-            index,
-            capacity,
-            cells,
-            buckets,
-            rest,
-        }
-    }
-}
-
-/// Shares buckets between cells: those with the same rules, and those that fit into one bucket together.
-fn pack<'a>(lists: impl Iterator<Item = &'a [u32]>, room: usize) -> (Vec<u32>, Vec<Vec<u32>>) {
-    let mut buckets: Vec<Vec<u32>> = Vec::new();
-    let mut known: HashMap<&[u32], u32> = HashMap::new();
-    let mut cells = Vec::new();
-    for list in lists {
-        let bucket = *known.entry(list).or_insert_with(|| {
-            // Neighbouring cells share rules most often.
-            if let Some(last) = buckets.last_mut() {
-                let new: Vec<u32> = list
-                    .iter()
-                    .copied()
-                    .filter(|rule| !last.contains(rule))
-                    .collect();
-                if last.len() + new.len() <= room {
-                    last.extend(new);
-                    return buckets.len() as u32 - 1;
-                }
-            }
-            buckets.push(list.to_vec());
-            buckets.len() as u32 - 1
-        });
-        cells.push(bucket);
-    }
-    for bucket in &mut buckets {
-        bucket.sort_unstable();
-    }
-    (cells, buckets)
 }

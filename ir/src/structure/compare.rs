@@ -189,12 +189,20 @@ impl Comparison {
                 matches().map(|m| word_matches(layout, id, m)).collect();
             match split {
                 Some(split) => comparison.add_words(id, &split),
-                None => comparison
-                    .tests
-                    .push((id, FieldTest::Wide(layout.words(id).collect()))),
+                None => comparison.add_wide(id, matches()),
             }
         }
         comparison
+    }
+
+    fn add_wide<'a>(&mut self, id: FieldId, mut matches: impl Iterator<Item = &'a Match>) {
+        let words: Vec<Word> = self.layout.words(id).collect();
+        // The ends of a mask let through values between them that it does not match.
+        if matches.any(|condition| matches!(condition, Match::Mask { .. })) {
+            let masked = words.iter().map(|&word| (word, Test::Masked)).collect();
+            self.tests.push((id, FieldTest::Words(masked)));
+        }
+        self.tests.push((id, FieldTest::Wide(words)));
     }
 
     fn add_words(&mut self, id: FieldId, rules: &[Vec<WordMatch>]) {
@@ -316,20 +324,26 @@ impl Comparison {
             match test {
                 FieldTest::Words(words) => {
                     let all = word_matches(&self.layout, *id, condition).unwrap_or_default();
-                    for (word, wanted) in self.layout.words(*id).zip(all) {
-                        if let Some((_, test)) = words.iter().find(|(tested, _)| *tested == word) {
-                            match test {
-                                Test::Eq => out.push(wanted.lo),
-                                Test::Masked => out.extend([wanted.mask, wanted.value]),
-                                Test::Range => out.extend([wanted.lo, wanted.hi - wanted.lo]),
-                                Test::Both => {
-                                    out.extend([
-                                        wanted.lo,
-                                        wanted.hi - wanted.lo,
-                                        wanted.mask,
-                                        wanted.value,
-                                    ]);
-                                }
+                    for (word, test) in words {
+                        // What does not fall apart into words is beside them as `Wide`.
+                        let any = WordMatch::interval(0, word.max(), word.max());
+                        let wanted = self
+                            .layout
+                            .words(*id)
+                            .zip(&all)
+                            .find(|(w, _)| w == word)
+                            .map_or(any, |(_, &m)| m);
+                        match test {
+                            Test::Eq => out.push(wanted.lo),
+                            Test::Masked => out.extend([wanted.mask, wanted.value]),
+                            Test::Range => out.extend([wanted.lo, wanted.hi - wanted.lo]),
+                            Test::Both => {
+                                out.extend([
+                                    wanted.lo,
+                                    wanted.hi - wanted.lo,
+                                    wanted.mask,
+                                    wanted.value,
+                                ]);
                             }
                         }
                     }

@@ -16,8 +16,9 @@
 
 use std::collections::HashMap;
 
-use crate::entity::ValueId;
+use crate::entity::{FieldId, ValueId};
 use crate::field::ByteOrder;
+use crate::key::KeyLayout;
 use crate::program::{BinaryOp, Column, CompareOp, MISS, Program, Table};
 use crate::rule::{Match, prefix_mask};
 use crate::structure::compare::{Window, windows};
@@ -81,19 +82,13 @@ impl Hash {
                 }
             }
         }
-        // Fields that overlap in the key: a byte counts if it does in any of them.
-        let mut care = vec![0; layout.len()];
-        for (id, &mask) in layout.field_ids().zip(masks.as_deref().unwrap_or_default()) {
-            let mut only = vec![0; layout.fields().len()];
-            only[id.index()] = mask;
-            for (all, byte) in care.iter_mut().zip(layout.encode(&only)) {
-                *all |= byte;
-            }
-        }
+        // Fields may overlap in the key: a bit counts if it does in any of them.
+        let masks = masks.unwrap_or_default();
+        let care = overlay(layout, &masks);
         let windows: Vec<Window> = windows(care.iter().copied()).collect();
         let mut seen = HashMap::with_capacity(input.rows.len());
         let mut keys: Vec<(Box<[u64]>, u32)> = Vec::with_capacity(input.rows.len());
-        'rules: for &row in &input.rows {
+        for &row in &input.rows {
             let matches = &input.rule(row).matches;
             let lowers: Vec<u128> = layout
                 .fields()
@@ -101,14 +96,19 @@ impl Hash {
                 .zip(matches)
                 .map(|(f, m)| m.lower(f))
                 .collect();
-            let bytes = layout.encode(&lowers);
-            for (id, &wanted) in layout.field_ids().zip(&lowers) {
-                let written = layout.key(&bytes).map_or(0, |key| layout.read(key, id));
-                let mask = masks.as_ref().map_or(0, |masks| masks[id.index()]);
-                if (written ^ wanted) & mask != 0 {
-                    // Overlapping fields that want different things of a byte: no key matches.
-                    continue 'rules;
-                }
+            let bytes = overlay(layout, &lowers);
+            let is_as_wanted = |(id, (&mask, &wanted)): (FieldId, (&u128, &u128))| {
+                layout
+                    .key(&bytes)
+                    .is_ok_and(|key| (layout.read(key, id) ^ wanted) & mask == 0)
+            };
+            if !layout
+                .field_ids()
+                .zip(masks.iter().zip(&lowers))
+                .all(is_as_wanted)
+            {
+                // Overlapping fields that want different things of one bit: no key matches.
+                continue;
             }
             let numbers: Box<[u64]> = windows
                 .iter()
@@ -299,6 +299,20 @@ impl Hash {
             slots,
         })
     }
+}
+
+/// The bytes of all fields, one laid over the other.
+fn overlay(layout: &KeyLayout, values: &[u128]) -> Vec<u8> {
+    let mut key = vec![0; layout.len()];
+    for (id, &value) in layout.field_ids().zip(values) {
+        for (slot, byte) in key[layout.offset(id)..]
+            .iter_mut()
+            .zip(layout.field_bytes(id, value))
+        {
+            *slot |= byte;
+        }
+    }
+    key
 }
 
 /// Numbers that look random and are the same on every run: SplitMix64 (Steele, Lea and Flood, 2014).

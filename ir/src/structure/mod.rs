@@ -12,6 +12,7 @@
 pub(crate) mod bits;
 pub(crate) mod bucket;
 pub(crate) mod compare;
+pub(crate) mod group;
 pub(crate) mod hash;
 pub(crate) mod inline;
 pub(crate) mod linear;

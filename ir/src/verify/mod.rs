@@ -24,7 +24,7 @@
 //! *Tables*
 //! 12. A table has at least one row, a whole number of rows, 1 to 256 columns and at most 2^32 bytes.
 //! 13. Columns lie inside the row, are aligned to their width of 1, 2, 4 or 8 bytes, do not overlap, and hold no number
-//!     above their declared maximum; where numbers are results, each is below `verdicts` or is [`MISS`].
+//!     above their declared maximum; where numbers are results, each is below `verdicts` or is [`MISS`](crate::MISS).
 //!
 //! All faults are reported, not only the first; but those of types and bounds only where structure and tables have none.
 //!
