@@ -1,0 +1,132 @@
+//! The auditor: proves what finished code promises from its bytes alone.
+//!
+//! It decodes with a decoder that did not make the bytes, follows every path of each entry, and knows of each register
+//! what it holds: a number in an interval, or an address derived from the key, a table, the pool, the results or the
+//! array of key addresses. For every program, target and code that it accepts:
+//!
+//! 1. Each entry is at a multiple of 64 and starts with `endbr64`; it ends in returns and never runs off its end.
+//! 2. No jump or call is indirect. Branches go to starts of instructions of the same function, none of which overlap; all
+//!    other bytes of the code are padding.
+//! 3. Branches go forward, but for two kinds of loops: one that counts a register from 0 to a constant, and the one of a
+//!    batch, which takes one of the n elements a trip.
+//! 4. Every instruction belongs to the target, and is one that computes: nothing privileged, no string instruction, no
+//!    segment override, no system call. There is no call, and no use of the stack but the return.
+//! 5. Reads are inside the current key, a table, the pool, or are the address of the current key; writes are the result of
+//!    the current element, and nothing of an element is touched unless the element is known to exist.
+//! 6. Registers that the ABI gives to the caller are not written. `vzeroupper` precedes the return on each path that has
+//!    used 256-bit registers.
+//! 7. Relocations are the immediates of `mov r64, imm64`, and the tables in the pool are the program's.
+//!
+//! What a path does with values that no access depends on is not its business: whether the answer is right is for the
+//! tests to say, which compare engines.
+//!
+//! An audit takes a microsecond or so per instruction, so that it runs on every compile in debug builds.
+
+mod fault;
+mod layout;
+mod number;
+mod value;
+mod x64;
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeSet;
+use std::fmt;
+
+use pktjit_ir::VerifiedProgram;
+
+pub use fault::{AuditError, Fault, FaultKind, MAX_FAULTS};
+
+use fault::Faults;
+use layout::Layout;
+
+use crate::code::CompiledCode;
+use crate::target::Isa;
+
+/// What code may do beside computing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Profile {
+    /// Neither stack nor calls.
+    Leaf,
+}
+
+/// What an audit proved, in figures.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct AuditReport {
+    /// Instructions on some path.
+    pub instructions: usize,
+    /// Basic blocks.
+    pub blocks: usize,
+    /// Loops, those over the elements of a batch among them.
+    pub loops: usize,
+    /// Accesses that were proved to be inside of what they may touch.
+    pub accesses: Accesses,
+    /// The instruction-set extensions that are used, by name.
+    pub features: BTreeSet<String>,
+}
+
+/// Instructions that access memory, by what they access.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Accesses {
+    /// The key of the current element.
+    pub key: usize,
+    /// The pool: constants and small tables.
+    pub pool: usize,
+    /// Tables in the region.
+    pub table: usize,
+    /// The result of the current element.
+    pub result: usize,
+    /// The address of the current key.
+    pub pointer: usize,
+}
+
+impl fmt::Display for AuditReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Accesses {
+            key,
+            pool,
+            table,
+            result,
+            pointer,
+        } = self.accesses;
+        writeln!(
+            f,
+            "{} instructions in {} blocks, {} loops",
+            self.instructions, self.blocks, self.loops
+        )?;
+        writeln!(
+            f,
+            "proved: {key} key, {table} table, {pool} pool, {pointer} key address, {result} result accesses"
+        )?;
+        let features: Vec<&str> = self.features.iter().map(String::as_str).collect();
+        write!(f, "uses: {}", features.join(" "))
+    }
+}
+
+/// Proves everything at the top of this module of code that was compiled from `program`.
+///
+/// # Errors
+/// What is wrong, or could not be proved.
+pub fn audit(
+    code: &CompiledCode,
+    program: &VerifiedProgram,
+    profile: Profile,
+) -> Result<AuditReport, AuditError> {
+    let layout = Layout {
+        code,
+        program: program.program(),
+    };
+    let mut faults = Faults::default();
+    layout.check(&mut faults);
+    // Accesses are proved against the layout: without one there is nothing to prove.
+    faults.into_result()?;
+    let mut faults = Faults::default();
+    let mut report = AuditReport::default();
+    match code.target.isa {
+        Isa::X86_64 => x64::audit(layout, profile, &mut report, &mut faults),
+    }
+    faults.into_result()?;
+    Ok(report)
+}

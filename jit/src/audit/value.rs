@@ -1,0 +1,220 @@
+//! What a register holds on every path: a number, or an address that was derived from what the caller passed or from
+//! where the tables are. Whatever is neither is [`Value::ANY`].
+//!
+//! **Elements.** In the batch entries, what is known is relative to the current element i, the number of trips of the batch
+//! loop so far: `Remaining { taken: 0 }` is n - i, `Key { ahead: 0 }` the key i, the array and result pointers count
+//! bytes from element i. Advancing a register makes it point ahead; the way back to the head of the loop makes the next
+//! element the current one ([`Value::next_element`]), and what was not advanced is lost.
+
+use std::fmt;
+
+use pktjit_ir::TableId;
+
+use super::number::Number;
+
+/// Bytes of a key address in the array of `lookup_batch_ptrs`.
+pub(super) const ADDRESS_BYTES: u64 = 8;
+/// Bytes of one result.
+pub(super) const RESULT_BYTES: u64 = 4;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Value {
+    Number(Number),
+    Pointer(Pointer),
+    /// Bytes from key to key.
+    Stride,
+    /// Elements that are left, less those `taken` already: n - i - taken.
+    Remaining {
+        taken: u8,
+    },
+}
+
+/// The address `base + row + offset`, modulo 2^64.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Pointer {
+    pub(super) base: Base,
+    /// What was added in whole rows, in bytes; 0 unless the base is a table. Kept apart, since `offset` tells the column.
+    pub(super) row: Number,
+    pub(super) offset: Number,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Base {
+    /// The key of the element that many after the current one.
+    Key { ahead: u8 },
+    /// Where the current element's key address is.
+    KeyArray,
+    /// The current element's result.
+    Results,
+    /// The first byte of a table.
+    Table { table: TableId, row_bytes: u64 },
+    /// The first byte of the code.
+    Code,
+}
+
+impl Base {
+    /// The address itself.
+    pub(super) fn pointer(self) -> Pointer {
+        Pointer {
+            base: self,
+            row: Number::ZERO,
+            offset: Number::ZERO,
+        }
+    }
+}
+
+impl Pointer {
+    pub(super) fn add(self, number: Number) -> Self {
+        let Base::Table { row_bytes, .. } = self.base else {
+            return Self {
+                offset: self.offset.add(number),
+                ..self
+            };
+        };
+        if number.is_multiple_of(row_bytes) {
+            return Self {
+                row: self.row.add(number),
+                ..self
+            };
+        }
+        // The address of a number in a constant row; negative constants are large numbers and stay whole.
+        let (rows, rest) = match number.as_constant() {
+            Some(bytes) if bytes >> 63 == 0 => (
+                Number::constant(bytes - bytes % row_bytes),
+                Number::constant(bytes % row_bytes),
+            ),
+            _ => (Number::ZERO, number),
+        };
+        Self {
+            row: self.row.add(rows),
+            offset: self.offset.add(rest),
+            ..self
+        }
+    }
+
+    fn combine(self, other: Self, f: fn(Number, Number) -> Number) -> Option<Self> {
+        (self.base == other.base).then(|| Self {
+            base: self.base,
+            row: f(self.row, other.row),
+            offset: f(self.offset, other.offset),
+        })
+    }
+}
+
+impl Value {
+    /// Whatever 64 bits can be.
+    pub(super) const ANY: Self = Self::Number(Number::ANY);
+
+    pub(super) const fn constant(value: u64) -> Self {
+        Self::Number(Number::constant(value))
+    }
+
+    /// What is known about it as a number.
+    pub(super) fn number(self) -> Number {
+        match self {
+            Self::Number(number) => number,
+            _ => Number::ANY,
+        }
+    }
+
+    pub(super) fn join(self, other: Self) -> Self {
+        self.combine(other, Number::join)
+    }
+
+    pub(super) fn widen(self, other: Self) -> Self {
+        self.combine(other, Number::widen)
+    }
+
+    fn combine(self, other: Self, f: fn(Number, Number) -> Number) -> Self {
+        match (self, other) {
+            _ if self == other => self,
+            (Self::Number(a), Self::Number(b)) => Self::Number(f(a, b)),
+            (Self::Pointer(a), Self::Pointer(b)) => {
+                a.combine(b, f).map_or(Self::ANY, Self::Pointer)
+            }
+            _ => Self::ANY,
+        }
+    }
+
+    pub(super) fn add(self, other: Self) -> Self {
+        match (self, other) {
+            (Self::Number(a), Self::Number(b)) => Self::Number(a.add(b)),
+            (Self::Pointer(pointer), Self::Number(number))
+            | (Self::Number(number), Self::Pointer(pointer)) => Self::Pointer(pointer.add(number)),
+            (Self::Pointer(pointer), Self::Stride) | (Self::Stride, Self::Pointer(pointer)) => {
+                match pointer.base {
+                    Base::Key { ahead: ahead @ ..8 } => Self::Pointer(Pointer {
+                        base: Base::Key { ahead: ahead + 1 },
+                        ..pointer
+                    }),
+                    _ => Self::ANY,
+                }
+            }
+            (Self::Remaining { taken: taken @ ..8 }, Self::Number(number))
+            | (Self::Number(number), Self::Remaining { taken: taken @ ..8 })
+                if number.as_constant() == Some(u64::MAX) =>
+            {
+                Self::Remaining { taken: taken + 1 }
+            }
+            _ => Self::ANY,
+        }
+    }
+
+    pub(super) fn sub(self, other: Self) -> Self {
+        match (self, other) {
+            (Self::Number(a), Self::Number(b)) => Self::Number(a.sub(b)),
+            (_, Self::Number(number)) => match number.as_constant() {
+                Some(value) => self.add(Self::constant(value.wrapping_neg())),
+                None => Self::ANY,
+            },
+            _ => Self::ANY,
+        }
+    }
+
+    /// The same 64 bits, told relative to the element after the current one.
+    pub(super) fn next_element(self) -> Self {
+        let past = |pointer: Pointer, bytes| match pointer.offset.as_constant() {
+            Some(offset) if offset >= bytes => Self::Pointer(Pointer {
+                offset: Number::constant(offset - bytes),
+                ..pointer
+            }),
+            _ => Self::ANY,
+        };
+        match self {
+            Self::Pointer(pointer) => match pointer.base {
+                Base::Key { ahead: 0 } => Self::ANY,
+                Base::Key { ahead } => Self::Pointer(Pointer {
+                    base: Base::Key { ahead: ahead - 1 },
+                    ..pointer
+                }),
+                Base::KeyArray => past(pointer, ADDRESS_BYTES),
+                Base::Results => past(pointer, RESULT_BYTES),
+                Base::Table { .. } | Base::Code => self,
+            },
+            Self::Remaining { taken: 0 } => Self::ANY,
+            Self::Remaining { taken } => Self::Remaining { taken: taken - 1 },
+            Self::Number(_) | Self::Stride => self,
+        }
+    }
+}
+
+impl fmt::Display for Value {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Number(number) => write!(f, "the number {number}"),
+            Self::Stride => f.write_str("the stride"),
+            Self::Remaining { taken } => write!(f, "the remaining elements - {taken}"),
+            Self::Pointer(pointer) => {
+                match pointer.base {
+                    Base::Key { ahead: 0 } => f.write_str("the key")?,
+                    Base::Key { ahead } => write!(f, "the key {ahead} after the current one")?,
+                    Base::KeyArray => f.write_str("the key addresses")?,
+                    Base::Results => f.write_str("the results")?,
+                    Base::Table { table, .. } => write!(f, "{table} + rows {}", pointer.row)?,
+                    Base::Code => f.write_str("the code")?,
+                }
+                write!(f, " + {}", pointer.offset)
+            }
+        }
+    }
+}

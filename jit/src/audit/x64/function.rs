@@ -1,0 +1,411 @@
+//! The code of one entry, decoded: instructions, basic blocks, loops.
+//!
+//! Instructions come from one sweep over the bytes, so none overlap; branches have to hit their starts. What holds without
+//! knowing any register is checked here; `analysis` proves the rest.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use iced_x86::{
+    Code, ConditionCode, Decoder, DecoderOptions, FlowControl, Formatter, Instruction,
+    InstructionInfoFactory, IntelFormatter, Mnemonic, OpKind,
+};
+use pktjit_ir::TableId;
+
+use super::registers::{Registers, general};
+use super::rules::{self, reads, writes};
+use crate::audit::fault::{FaultKind, Faults};
+use crate::audit::layout::{Access, Layout};
+use crate::audit::{AuditReport, Profile};
+
+/// Alignment of an entry.
+const ENTRY_ALIGN: usize = 64;
+
+pub(super) struct Function {
+    pub(super) name: &'static str,
+    pub(super) ops: Vec<Op>,
+    /// In the order of the code; the first is the entry.
+    pub(super) blocks: Vec<Block>,
+}
+
+/// One instruction and what the analysis asks of it again and again.
+pub(super) struct Op {
+    pub(super) instruction: Instruction,
+    /// The table whose address the runtime will write into the immediate.
+    pub(super) relocated: Option<TableId>,
+    /// General registers that may be written.
+    pub(super) written: Registers,
+    /// What happens to the memory operand, if there is one.
+    pub(super) access: Option<Access>,
+}
+
+pub(super) struct Block {
+    /// Positions in [`Function::ops`].
+    pub(super) ops: Range<usize>,
+    pub(super) edges: Vec<Edge>,
+}
+
+/// A way from one block to another.
+#[derive(Clone, Copy)]
+pub(super) struct Edge {
+    pub(super) to: usize,
+    /// What the flags say where this way is taken; `None` where they do not matter.
+    pub(super) condition: ConditionCode,
+    pub(super) direction: Direction,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Direction {
+    Forward,
+    /// Back to the head of a loop that counts this register up to a constant.
+    Counted(Counter),
+    /// Back to the head of a loop of another kind.
+    Back,
+}
+
+/// A register that is 0 when a loop is entered, one more with each trip, and below `trips` at its head.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) struct Counter {
+    pub(super) register: usize,
+    pub(super) trips: u64,
+}
+
+impl Op {
+    pub(super) fn offset(&self) -> usize {
+        self.instruction.ip() as usize
+    }
+
+    pub(super) fn text(&self) -> String {
+        let mut text = String::new();
+        IntelFormatter::new().format(&self.instruction, &mut text);
+        text
+    }
+
+    fn ends_block(&self) -> bool {
+        self.instruction.flow_control() != FlowControl::Next
+    }
+
+    fn is_padding(&self) -> bool {
+        matches!(self.instruction.mnemonic(), Mnemonic::Nop | Mnemonic::Int3)
+    }
+
+    fn branches(&self) -> bool {
+        matches!(
+            self.instruction.flow_control(),
+            FlowControl::UnconditionalBranch | FlowControl::ConditionalBranch
+        )
+    }
+
+    /// Whether execution may go on behind it.
+    fn goes_on(&self) -> bool {
+        matches!(
+            self.instruction.flow_control(),
+            FlowControl::Next | FlowControl::ConditionalBranch
+        )
+    }
+}
+
+/// Decodes the function whose bytes are `range`. `None` where its control flow is not understood, which is a fault.
+pub(super) fn decode(
+    layout: Layout<'_>,
+    name: &'static str,
+    range: Range<usize>,
+    profile: Profile,
+    report: &mut AuditReport,
+    faults: &mut Faults,
+) -> Option<Function> {
+    let before = faults.len();
+    if !range.start.is_multiple_of(ENTRY_ALIGN) || range.is_empty() {
+        let detail = format!("the entry is not in the code, at a multiple of {ENTRY_ALIGN}");
+        faults.push(FaultKind::MisalignedEntry, Some(name), range.start, detail);
+        return None;
+    }
+    let ops = sweep(layout, name, range, faults)?;
+    let mut reader = Reader {
+        layout,
+        name,
+        profile,
+        ops,
+        targets: BTreeMap::new(),
+        faults,
+    };
+    if reader.ops[0].instruction.code() != Code::Endbr64 {
+        reader.fault(FaultKind::MissingEndbr, 0, "the entry is no landing pad");
+    }
+    let reached = reader.follow();
+    let Reader { ops, targets, .. } = reader;
+    if faults.len() > before {
+        return None;
+    }
+    let reached_ops = || ops.iter().zip(&reached).filter(|(_, reached)| **reached);
+    report.instructions += reached_ops().count();
+    for (op, _) in reached_ops() {
+        let features = op.instruction.cpuid_features().iter();
+        report.features.extend(features.map(|f| format!("{f:?}")));
+    }
+    let blocks = blocks(&ops, &reached, &targets);
+    report.blocks += blocks.len();
+    let is_back = |edge: &&Edge| edge.direction != Direction::Forward;
+    report.loops += blocks.iter().flat_map(|b| &b.edges).filter(is_back).count();
+    Some(Function { name, ops, blocks })
+}
+
+/// All instructions of `range`, one after the other.
+fn sweep(
+    layout: Layout<'_>,
+    name: &'static str,
+    range: Range<usize>,
+    faults: &mut Faults,
+) -> Option<Vec<Op>> {
+    let bytes = &layout.code.bytes[range.clone()];
+    let mut decoder = Decoder::with_ip(64, bytes, range.start as u64, DecoderOptions::NONE);
+    let mut ops = Vec::new();
+    while decoder.can_decode() {
+        let instruction = decoder.decode();
+        if instruction.is_invalid() {
+            let detail = "no instruction, or one that goes on in what follows".into();
+            let offset = instruction.ip() as usize;
+            faults.push(FaultKind::Undecodable, Some(name), offset, detail);
+            return None;
+        }
+        let immediate = decoder
+            .get_constant_offsets(&instruction)
+            .immediate_offset();
+        let relocated = layout.code.relocations.iter().find(|relocation| {
+            instruction.code() == Code::Mov_r64_imm64
+                && relocation.offset == instruction.ip() as usize + immediate
+        });
+        ops.push(Op {
+            instruction,
+            relocated: relocated.map(|relocation| relocation.table),
+            written: Registers::default(),
+            access: None,
+        });
+    }
+    Some(ops)
+}
+
+struct Reader<'a> {
+    layout: Layout<'a>,
+    name: &'static str,
+    profile: Profile,
+    ops: Vec<Op>,
+    /// For each branch the instruction that it goes to, both as positions in `ops`.
+    targets: BTreeMap<usize, usize>,
+    faults: &'a mut Faults,
+}
+
+impl Reader<'_> {
+    fn fault(&mut self, kind: FaultKind, op: usize, detail: impl Into<String>) {
+        let op = &self.ops[op];
+        let at = (op.offset(), op.text());
+        self.faults
+            .push_at(kind, self.layout.code, self.name, at, detail.into());
+    }
+
+    /// Follows all paths from the entry, checks each instruction once, and tells which were reached.
+    fn follow(&mut self) -> Vec<bool> {
+        let mut reached = vec![false; self.ops.len()];
+        let mut pending = vec![0];
+        let mut infos = InstructionInfoFactory::new();
+        let before = self.faults.len();
+        while let Some(i) = pending.pop() {
+            if std::mem::replace(&mut reached[i], true) {
+                continue;
+            }
+            self.inspect(i, &mut infos);
+            if self.ops[i].branches() {
+                let target = self.ops[i].instruction.near_branch_target();
+                match self
+                    .ops
+                    .binary_search_by_key(&target, |op| op.instruction.ip())
+                {
+                    Ok(to) => {
+                        self.targets.insert(i, to);
+                        pending.push(to);
+                    }
+                    Err(_) => self.fault(
+                        FaultKind::BranchTarget,
+                        i,
+                        format!("{target:#x} is not the start of an instruction of this function"),
+                    ),
+                }
+            }
+            if !self.ops[i].goes_on() {
+                continue;
+            }
+            if i + 1 == self.ops.len() {
+                self.fault(FaultKind::RunsOff, i, "the function goes on after its end");
+            } else {
+                pending.push(i + 1);
+            }
+        }
+        // What is not reached because of a fault is no fault of its own.
+        let dead =
+            (0..self.ops.len()).find(|&i| !reached[i] && !self.ops[i].is_padding());
+        if let Some(dead) = dead
+            && self.faults.len() == before
+        {
+            self.fault(FaultKind::Unreachable, dead, "no path leads here");
+        }
+        reached
+    }
+
+    fn inspect(&mut self, i: usize, infos: &mut InstructionInfoFactory) {
+        let op = &mut self.ops[i];
+        let info = infos.info(&op.instruction);
+        for used in info.used_registers() {
+            if writes(used.access())
+                && let Some(register) = general(used.register())
+            {
+                op.written.insert(register);
+            }
+        }
+        op.access = info
+            .used_memory()
+            .iter()
+            .find(|used| reads(used.access()) || writes(used.access()))
+            .filter(|_| op.instruction.op_kinds().any(|kind| kind == OpKind::Memory))
+            .map(|used| Access {
+                bytes: used.memory_size().size() as u64,
+                is_read: reads(used.access()),
+                is_write: writes(used.access()),
+            });
+        let features = self.layout.code.target.features;
+        if let Err((kind, detail)) = rules::check(&op.instruction, info, features, self.profile) {
+            self.fault(kind, i, detail);
+        }
+    }
+}
+
+fn blocks(ops: &[Op], reached: &[bool], targets: &BTreeMap<usize, usize>) -> Vec<Block> {
+    let mut starts = vec![false; ops.len() + 1];
+    starts[0] = true;
+    for (&from, &to) in targets {
+        starts[to] = true;
+        starts[from + 1] = true;
+    }
+    // Maximal runs of reached instructions, cut at each start.
+    let mut ranges: Vec<Range<usize>> = Vec::new();
+    for i in (0..ops.len()).filter(|&i| reached[i]) {
+        match ranges.last_mut() {
+            Some(range) if range.end == i && !starts[i] && !ops[i - 1].ends_block() => {
+                range.end = i + 1;
+            }
+            _ => ranges.push(i..i + 1),
+        }
+    }
+    let block_at = |op: usize| ranges.partition_point(|range| range.end <= op);
+    let edges = |range: &Range<usize>| {
+        let last = range.end - 1;
+        let instruction = &ops[last].instruction;
+        let mut edges = Vec::with_capacity(2);
+        if let Some(&to) = targets.get(&last) {
+            let direction = if to > last {
+                Direction::Forward
+            } else {
+                counter(ops, targets, to, range.start, last)
+                    .map_or(Direction::Back, Direction::Counted)
+            };
+            edges.push(Edge {
+                to: block_at(to),
+                condition: instruction.condition_code(),
+                direction,
+            });
+        }
+        if ops[last].goes_on() {
+            edges.push(Edge {
+                to: block_at(range.end),
+                condition: negate(instruction.condition_code()),
+                direction: Direction::Forward,
+            });
+        }
+        edges
+    };
+    ranges
+        .iter()
+        .map(|range| Block {
+            ops: range.clone(),
+            edges: edges(range),
+        })
+        .collect()
+}
+
+/// The counter of the loop from `head` to the branch `latch`, whose block starts at `block`:
+///
+/// ```text
+/// add r, 1 / inc r        the only write of r in the loop
+/// ...                     nothing that changes flags
+/// cmp r, trips
+/// ...
+/// jb head / jne head      the only way back to head; no other way into the loop than head
+/// ```
+///
+/// So r goes up by one with each trip. That it starts at 0 is for the analysis to prove.
+fn counter(
+    ops: &[Op],
+    targets: &BTreeMap<usize, usize>,
+    head: usize,
+    block: usize,
+    latch: usize,
+) -> Option<Counter> {
+    let is_below = matches!(
+        ops[latch].instruction.condition_code(),
+        ConditionCode::b | ConditionCode::ne
+    );
+    let compare = (block..latch)
+        .rev()
+        .find(|&i| ops[i].instruction.rflags_modified() != 0)?;
+    let instruction = &ops[compare].instruction;
+    let is_compare = instruction.mnemonic() == Mnemonic::Cmp
+        && instruction.op0_kind() == OpKind::Register
+        && instruction.op0_register().size() >= 4;
+    let trips = instruction.try_immediate(1).ok()?;
+    let register = general(instruction.op0_register())?;
+    let mut writers = (head..=latch).filter(|&i| ops[i].written.contains(register));
+    let (Some(step), None) = (writers.next(), writers.next()) else {
+        return None;
+    };
+    let add = &ops[step].instruction;
+    let is_step = match add.mnemonic() {
+        Mnemonic::Inc => true,
+        Mnemonic::Add => matches!(add.try_immediate(1), Ok(1)),
+        _ => false,
+    };
+    let is_step = is_step && add.op0_register() == instruction.op0_register();
+    let is_entered_elsewhere = targets.iter().any(|(from, to)| {
+        let is_inside = (head..=latch).contains(from);
+        (head + 1..=latch).contains(to) && !is_inside || *to == head && is_inside && *from != latch
+    });
+    let is_counted = is_below
+        && is_compare
+        && is_step
+        && (block..compare).contains(&step)
+        && (1..=i32::MAX as u64).contains(&trips)
+        && !is_entered_elsewhere;
+    is_counted.then_some(Counter { register, trips })
+}
+
+/// The opposite of a condition; none of none.
+pub(super) fn negate(condition: ConditionCode) -> ConditionCode {
+    use ConditionCode as C;
+    match condition {
+        C::None => C::None,
+        C::o => C::no,
+        C::no => C::o,
+        C::b => C::ae,
+        C::ae => C::b,
+        C::e => C::ne,
+        C::ne => C::e,
+        C::be => C::a,
+        C::a => C::be,
+        C::s => C::ns,
+        C::ns => C::s,
+        C::p => C::np,
+        C::np => C::p,
+        C::l => C::ge,
+        C::ge => C::l,
+        C::le => C::g,
+        C::g => C::le,
+    }
+}

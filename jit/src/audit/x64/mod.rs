@@ -1,0 +1,88 @@
+//! Audit of x86-64 code.
+//!
+//! ```text
+//! bytes -> function (decode, blocks, loops; rules of single instructions) -> analysis (what registers hold) -> faults
+//! ```
+
+mod analysis;
+mod function;
+mod registers;
+mod rules;
+mod state;
+mod transfer;
+
+use iced_x86::Register;
+
+use super::fault::{FaultKind, Faults};
+use super::layout::Layout;
+use super::value::{Base, Value};
+use super::{AuditReport, Profile};
+use state::State;
+
+/// Audits the three entries, each up to where the next one starts.
+pub(super) fn audit(
+    layout: Layout<'_>,
+    profile: Profile,
+    report: &mut AuditReport,
+    faults: &mut Faults,
+) {
+    let code = layout.code;
+    let entries = code.entries;
+    let [lookup, batch, batch_ptrs] = arguments();
+    let mut functions = [
+        ("lookup", entries.lookup, lookup),
+        ("lookup_batch", entries.lookup_batch, batch),
+        ("lookup_batch_ptrs", entries.lookup_batch_ptrs, batch_ptrs),
+    ];
+    functions.sort_by_key(|&(_, start, _)| start);
+    if functions[0].1 != 0 {
+        let detail = "the first entry is not at the start of the code".into();
+        faults.push(FaultKind::Unreachable, None, 0, detail);
+    }
+    let mut relocated = 0;
+    for i in 0..functions.len() {
+        let (name, start, ref arguments) = functions[i];
+        let end = functions.get(i + 1).map_or(code.pool_offset, |next| next.1);
+        let range = start..end.min(code.pool_offset);
+        if let Some(function) = function::decode(layout, name, range, profile, report, faults) {
+            relocated += function.ops.iter().filter(|op| op.relocated.is_some()).count();
+            analysis::run(layout, &function, arguments.clone(), report, faults);
+        }
+    }
+    // Where a function was not understood its relocations were not counted, and there is a fault already.
+    if faults.len() == 0 && relocated != code.relocations.len() {
+        let detail = format!(
+            "{} relocations, but {relocated} instructions to take them",
+            code.relocations.len()
+        );
+        faults.push(FaultKind::Placement, None, 0, detail);
+    }
+}
+
+/// What is known where the entries start: `lookup(key)`, `lookup_batch(keys, stride, n, out)`,
+/// `lookup_batch_ptrs(ptrs, n, out)`.
+fn arguments() -> [State; 3] {
+    let pointer = |base: Base| Value::Pointer(base.pointer());
+    let key = pointer(Base::Key { ahead: 0 });
+    let n = Value::Remaining { taken: 0 };
+    [
+        State::entry(&[(Register::RDI, key)], true),
+        State::entry(
+            &[
+                (Register::RDI, key),
+                (Register::RSI, Value::Stride),
+                (Register::RDX, n),
+                (Register::RCX, pointer(Base::Results)),
+            ],
+            false,
+        ),
+        State::entry(
+            &[
+                (Register::RDI, pointer(Base::KeyArray)),
+                (Register::RSI, n),
+                (Register::RDX, pointer(Base::Results)),
+            ],
+            false,
+        ),
+    ]
+}

@@ -1,0 +1,255 @@
+//! What holds for each instruction on its own, whatever the registers hold.
+
+use iced_x86::{
+    Code, CpuidFeature, FlowControl, Instruction, InstructionInfo, Mnemonic, OpKind, Register,
+};
+
+use crate::audit::Profile;
+use crate::audit::fault::FaultKind;
+use crate::target::Features;
+
+/// Why an instruction may not be used.
+pub(super) type Objection = (FaultKind, String);
+
+/// Checks one instruction.
+///
+/// # Errors
+/// The first objection to it.
+pub(super) fn check(
+    instruction: &Instruction,
+    info: &InstructionInfo,
+    features: Features,
+    profile: Profile,
+) -> Result<(), Objection> {
+    flow(instruction)?;
+    match profile {
+        Profile::Leaf => stack(instruction, info)?,
+    }
+    for &feature in instruction.cpuid_features() {
+        if !has(feature, features) {
+            let detail = format!("the target does not have {feature:?}");
+            return Err((FaultKind::Feature, detail));
+        }
+    }
+    registers(info)?;
+    if !is_useful(instruction) {
+        let detail = "not an instruction that a lookup has a use for".into();
+        return Err((FaultKind::Instruction, detail));
+    }
+    memory(instruction)
+}
+
+fn flow(instruction: &Instruction) -> Result<(), Objection> {
+    let (kind, detail) = match instruction.flow_control() {
+        FlowControl::Next | FlowControl::UnconditionalBranch => return Ok(()),
+        FlowControl::ConditionalBranch if instruction.is_jcc_short_or_near() => return Ok(()),
+        FlowControl::Return if instruction.code() == Code::Retnq => return Ok(()),
+        FlowControl::IndirectBranch => (FaultKind::IndirectJump, "an indirect jump"),
+        FlowControl::IndirectCall => (FaultKind::IndirectCall, "an indirect call"),
+        FlowControl::Call if instruction.mnemonic() == Mnemonic::Call => {
+            (FaultKind::Call, "a call")
+        }
+        _ => (FaultKind::Instruction, "not a plain jump or return"),
+    };
+    Err((kind, detail.into()))
+}
+
+fn stack(instruction: &Instruction, info: &InstructionInfo) -> Result<(), Objection> {
+    let uses_stack = instruction.is_stack_instruction()
+        || info
+            .used_registers()
+            .iter()
+            .any(|used| used.register().full_register() == Register::RSP);
+    if uses_stack && instruction.code() != Code::Retnq {
+        return Err((FaultKind::Stack, "a leaf does not touch the stack".into()));
+    }
+    Ok(())
+}
+
+/// Whether every x86-64 target has a feature, or this one does.
+fn has(feature: CpuidFeature, features: Features) -> bool {
+    use CpuidFeature as F;
+    match feature {
+        F::INTEL8086 | F::INTEL186 | F::INTEL286 | F::INTEL386 | F::INTEL486 | F::X64 => true,
+        F::CMOV | F::MULTIBYTENOP | F::CET_IBT => true,
+        F::SSE | F::SSE2 | F::SSE3 | F::SSSE3 | F::SSE4_1 | F::SSE4_2 | F::AVX | F::AVX2 => true,
+        F::BMI1 => features.bmi1,
+        F::BMI2 => features.bmi2,
+        F::MOVBE => features.movbe,
+        F::POPCNT => features.popcnt,
+        _ => false,
+    }
+}
+
+fn registers(info: &InstructionInfo) -> Result<(), Objection> {
+    for used in info.used_registers() {
+        let register = used.register();
+        // Vector instructions are reported to write all of the largest register, as they clear what they do not name.
+        if !register.is_gpr() && !register.is_vector_register() {
+            let detail = format!("{register:?} is neither a general nor a vector register");
+            return Err((FaultKind::Instruction, detail));
+        }
+        let is_callee_saved = matches!(
+            register.full_register(),
+            Register::RBX
+                | Register::RBP
+                | Register::R12
+                | Register::R13
+                | Register::R14
+                | Register::R15
+        );
+        if is_callee_saved && writes(used.access()) {
+            let detail = format!("{:?} belongs to the caller", register.full_register());
+            return Err((FaultKind::CalleeSaved, detail));
+        }
+    }
+    Ok(())
+}
+
+/// Whether an access may change what is accessed.
+pub(super) fn writes(access: iced_x86::OpAccess) -> bool {
+    use iced_x86::OpAccess as A;
+    matches!(
+        access,
+        A::Write | A::CondWrite | A::ReadWrite | A::ReadCondWrite
+    )
+}
+
+/// Whether an access may depend on what is accessed.
+pub(super) fn reads(access: iced_x86::OpAccess) -> bool {
+    use iced_x86::OpAccess as A;
+    matches!(
+        access,
+        A::Read | A::CondRead | A::ReadWrite | A::ReadCondWrite
+    )
+}
+
+/// Memory is accessed through one plain operand of 64-bit address, if at all.
+fn memory(instruction: &Instruction) -> Result<(), Objection> {
+    let object = |detail: &str| Err((FaultKind::Instruction, detail.into()));
+    // Long `nop`s carry prefixes and operands that mean nothing.
+    if instruction.mnemonic() == Mnemonic::Nop {
+        return Ok(());
+    }
+    if instruction.has_segment_prefix() {
+        return object("a segment override");
+    }
+    for kind in instruction.op_kinds() {
+        match kind {
+            OpKind::Register
+            | OpKind::NearBranch64
+            | OpKind::Immediate8
+            | OpKind::Immediate8to16
+            | OpKind::Immediate8to32
+            | OpKind::Immediate8to64
+            | OpKind::Immediate16
+            | OpKind::Immediate32
+            | OpKind::Immediate32to64
+            | OpKind::Immediate64 => {}
+            OpKind::Memory if instruction.is_vsib() => return object("a gather"),
+            OpKind::Memory => {
+                let parts = [instruction.memory_base(), instruction.memory_index()];
+                let is_64_bit = |register: Register| {
+                    register == Register::None || register == Register::RIP || register.is_gpr64()
+                };
+                // Without registers the width of the address is that of the displacement.
+                let is_absolute = parts == [Register::None; 2];
+                if !parts.into_iter().all(is_64_bit)
+                    || is_absolute && instruction.memory_displ_size() != 8
+                {
+                    return object("not a 64-bit address");
+                }
+            }
+            _ => return object("an implied memory operand"),
+        }
+    }
+    Ok(())
+}
+
+/// Whether the instruction computes with vector registers, or is one of those whose effect on general registers and flags
+/// is known to the analysis.
+fn is_useful(instruction: &Instruction) -> bool {
+    use Mnemonic as M;
+    if instruction.has_lock_prefix() || instruction.has_rep_prefix() || instruction.has_repne_prefix()
+    {
+        return false;
+    }
+    let is_vector = |operand| {
+        let register = instruction.op_register(operand);
+        instruction.op_kind(operand) == OpKind::Register
+            && (register.is_xmm() || register.is_ymm())
+    };
+    (0..instruction.op_count()).any(is_vector)
+        || instruction.is_jcc_short_or_near()
+        || is_cmov(instruction)
+        || is_setcc(instruction)
+        || matches!(
+            instruction.mnemonic(),
+            M::Adc
+                | M::Add
+                | M::And
+                | M::Andn
+                | M::Bextr
+                | M::Blsi
+                | M::Blsmsk
+                | M::Blsr
+                | M::Bsf
+                | M::Bsr
+                | M::Bswap
+                | M::Bt
+                | M::Bzhi
+                | M::Cmp
+                | M::Dec
+                | M::Endbr64
+                | M::Imul
+                | M::Inc
+                | M::Jmp
+                | M::Lea
+                | M::Mov
+                | M::Movbe
+                | M::Movsx
+                | M::Movsxd
+                | M::Movzx
+                | M::Mul
+                | M::Mulx
+                | M::Neg
+                | M::Nop
+                | M::Not
+                | M::Or
+                | M::Pdep
+                | M::Pext
+                | M::Popcnt
+                | M::Ret
+                | M::Rol
+                | M::Ror
+                | M::Rorx
+                | M::Sar
+                | M::Sarx
+                | M::Sbb
+                | M::Shl
+                | M::Shlx
+                | M::Shr
+                | M::Shrx
+                | M::Sub
+                | M::Test
+                | M::Tzcnt
+                | M::Vzeroall
+                | M::Vzeroupper
+                | M::Xchg
+                | M::Xor
+        )
+}
+
+pub(super) fn is_cmov(instruction: &Instruction) -> bool {
+    has_condition(instruction) && !is_setcc(instruction) && !instruction.is_jcc_short_or_near()
+}
+
+pub(super) fn is_setcc(instruction: &Instruction) -> bool {
+    has_condition(instruction)
+        && instruction.op_count() == 1
+        && !instruction.is_jcc_short_or_near()
+}
+
+fn has_condition(instruction: &Instruction) -> bool {
+    instruction.condition_code() != iced_x86::ConditionCode::None
+}
