@@ -226,3 +226,117 @@ pub(super) fn one_blank(text: &[u8]) -> Box<str> {
     let words: Vec<&str> = text.split_ascii_whitespace().collect();
     words.join(" ").into()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(text: &str) -> Result<(SourceSet, Vec<FormatNote>), String> {
+        super::parse(&"f".into(), text.as_bytes()).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn rules_are_read_with_blanks_or_tabs() {
+        let text = "# a comment\n\n@10.0.0.0/8\t1.2.3.4/32\t0 : 65535\t80 : 80\t0x06/0xFF\t0x0000/0x0000\t\r\n\
+                    @0.0.0.0/0 0.0.0.0/0 1 : 2 3:4 0x00/0x00 # last";
+        let (set, notes) = parse(text).unwrap();
+        assert_eq!(notes, []);
+        assert_eq!(
+            (set.kind(), set.packed_layout().len()),
+            (SetKind::ClassBench, 13)
+        );
+        let [first, second] = set.elements() else {
+            panic!("{} rules", set.elements().len());
+        };
+        assert_eq!(
+            first.rule().matches,
+            [
+                Match::Prefix {
+                    value: 0x0a00_0000,
+                    len: 8
+                },
+                Match::Prefix {
+                    value: 0x0102_0304,
+                    len: 32
+                },
+                Match::Range { lo: 0, hi: 65535 },
+                Match::Range { lo: 80, hi: 80 },
+                Match::Exact(6),
+            ]
+        );
+        assert_eq!(second.rule().matches[4], Match::Mask { value: 0, mask: 0 });
+        assert_eq!((second.line(), second.column()), (4, 1));
+        assert_eq!(second.text(), "@0.0.0.0/0 0.0.0.0/0 1 : 2 3:4 0x00/0x00");
+    }
+
+    #[test]
+    fn one_note_counts_the_rules_whose_flags_are_not_matched() {
+        let rule = "@0.0.0.0/0 0.0.0.0/0 0 : 1 0 : 1 0x06/0xFF";
+        let (_, notes) = parse(&format!(
+            "{rule} 0x0/0x0\n{rule} 0x2/0x2\n{rule} 0x10/0x10\n"
+        ))
+        .unwrap();
+        let notes: Vec<_> = notes.iter().map(ToString::to_string).collect();
+        assert_eq!(
+            notes,
+            ["f:2:44: note: the TCP flags column of 2 rules is not part of the key"]
+        );
+    }
+
+    #[test]
+    fn wrong_rules_are_refused_where_they_are_wrong() {
+        let good = "@1.1.1.1/32 2.2.2.2/32 0 : 1 0 : 1 0x06/0xFF";
+        for (wrong, error) in [
+            ("1.1.1.1/32", "f:1:1: expected `@`, found `1.1.1.1/32`"),
+            ("@1.1.1.256/32", "f:1:2: `1.1.1.256` is not an IPv4 address"),
+            (
+                "@1.1.1.1",
+                "f:1:9: expected `/` and a prefix length, found the end of the line",
+            ),
+            (
+                "@1.1.1.1/33",
+                "f:1:10: prefix length `33` is longer than the 32 bits of ipv4_addr",
+            ),
+            (
+                "@1.1.1.1/32",
+                "f:1:12: expected an IPv4 address, found the end of the line",
+            ),
+            (
+                "@1.1.1.1/32 2.2.2.2/32 5 : 4 0 : 1 0x06/0xFF",
+                "f:1:24: the range 5 : 4 is reversed",
+            ),
+            (
+                "@1.1.1.1/32 2.2.2.2/32 0 : 70000",
+                "f:1:28: `70000` is too large: expected a port (known service or 0 to 65535)",
+            ),
+            (
+                "@1.1.1.1/32 2.2.2.2/32 0 - 1",
+                "f:1:26: expected `:` and the end of the range, found `-`",
+            ),
+            (
+                "@1.1.1.1/32 2.2.2.2/32 0 : 1 0 : 1 0x106/0xFF",
+                "f:1:36: `0x106` is not a protocol, 0 to 0xff",
+            ),
+            (
+                "@1.1.1.1/32 2.2.2.2/32 0 : 1 0 : 1 0x06/",
+                "f:1:41: expected a mask, found the end of the line",
+            ),
+            (
+                "@1.1.1.1/32 2.2.2.2/32 0 : 1 0 : 1 0x06/0xFF 1/1 x",
+                "f:1:50: expected the end of the line, found `x`",
+            ),
+            (
+                "@1.1.1.1/32 2.2.2.2/32 0 : 1 0 : 1 0x06/0xFF x/1",
+                "f:1:46: `x` is not TCP flags, 0 to 0xffff",
+            ),
+        ] {
+            assert_eq!(parse(wrong).unwrap_err(), error, "{wrong}");
+            let second = format!("{good}\n{wrong}");
+            assert_eq!(
+                parse(&second).unwrap_err(),
+                error.replace("f:1:", "f:2:"),
+                "{wrong}"
+            );
+        }
+    }
+}

@@ -56,8 +56,8 @@ impl fmt::Display for Location {
 /// use pktjit::formats::RuleFile;
 /// let text = b"table ip t {\n  set s { type ipv4_addr; elements = { 10.0.0.256 } }\n}\n";
 /// let error = RuleFile::parse("rules.nft", text).unwrap_err();
-/// assert_eq!(error.to_string(), "rules.nft:2:39: `10.0.0.256` is not an IPv4 address");
-/// assert_eq!((error.location().line(), error.location().column()), (2, 39));
+/// assert_eq!(error.to_string(), "rules.nft:2:40: `10.0.0.256` is not an IPv4 address");
+/// assert_eq!((error.location().line(), error.location().column()), (2, 40));
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("{location}: {message}")]

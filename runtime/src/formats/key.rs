@@ -334,3 +334,143 @@ impl Iterator for KeyFile<'_> {
         key
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::formats::RuleFile;
+
+    fn file(ty: &str) -> RuleFile {
+        let text = format!("table t {{ set s {{ type {ty}; }}\n}}\n");
+        RuleFile::parse("f", text.as_bytes()).unwrap()
+    }
+
+    fn classbench() -> RuleFile {
+        RuleFile::parse("f", b"@0.0.0.0/0 0.0.0.0/0 0 : 1 0 : 1 0/0\n").unwrap()
+    }
+
+    fn keys(file: &RuleFile, text: &[u8]) -> Vec<Result<TextKey, String>> {
+        let keys = KeyFile::new("k", text, file.set(None).unwrap()).unwrap();
+        keys.map(|key| key.map_err(|error| error.to_string()))
+            .collect()
+    }
+
+    #[test]
+    fn nft_keys_are_read_as_elements_write_them() {
+        let file = file("ipv4_addr . inet_service . ifname . mark");
+        let key = file.sets()[0]
+            .key(" 10.0.0.1 . ssh\t.  \"a#b\" . 0x10 # note\n")
+            .unwrap();
+        assert_eq!(&*key.text, "10.0.0.1 . ssh . \"a#b\" . 0x10");
+        assert_eq!(key.values, [0x0a00_0001, 22, 0x61_2362 << 104, 16]);
+        assert_eq!(key.expected, None);
+    }
+
+    #[test]
+    fn wrong_nft_keys_name_what_is_missing() {
+        let file = file("ipv4_addr . inet_service");
+        let field_2 = "field 2 of 2 (`inet_service`), a port (known service or 0 to 65535)";
+        for (text, error) in [
+            ("", "key:1:1: expected field 1 of 2 (`ipv4_addr`), an IPv4 address, found the end of the key".into()),
+            ("1.1.1.1", format!("key:1:8: expected ` . ` and {field_2}, found the end of the key")),
+            ("1.1.1.1 .", format!("key:1:10: expected {field_2}, found the end of the key")),
+            ("1.1.1.1 80", format!("key:1:9: expected ` . ` and {field_2}, found `80`")),
+            ("1.1.1.1 .80", format!("key:1:9: expected ` . ` and {field_2}, found `.80`")),
+            ("1.1.1.1.80", "key:1:1: `1.1.1.1.80` is not an IPv4 address".into()),
+            ("1.1.1.1 . 80 . 1", "key:1:14: expected the end of the key, found `.`".into()),
+            ("1.1.1.1 . 80-81", "key:1:13: a key has one value for each field, not a range or a prefix".into()),
+            ("1.1.1.1/24 . 80", format!("key:1:8: expected ` . ` and {field_2}, found `/`")),
+            ("1.1.1.1 . 70000", "key:1:11: `70000` is too large: expected a port (known service or 0 to 65535)".into()),
+            ("1.1.1.1 . $x", format!("key:1:11: expected {field_2}, found `x`")),
+        ] {
+            assert_eq!(file.sets()[0].key(text).unwrap_err().to_string(), error, "{text}");
+        }
+    }
+
+    #[test]
+    fn classbench_keys_are_dotted_or_decimal_and_may_expect_a_rule() {
+        let file = classbench();
+        let read = |text: &str| file.sets()[0].key(text).unwrap();
+        let key = read("167772161 10.0.0.2\t1   2 tcp 958");
+        assert_eq!(key.values, [0x0a00_0001, 0x0a00_0002, 1, 2, 6]);
+        assert_eq!(&*key.text, "167772161 10.0.0.2 1 2 tcp");
+        assert_eq!(key.expected, Some(Expected::Rule(RuleId::new(958))));
+        assert_eq!(read("1 2 3 4 5 -1").expected, Some(Expected::Miss));
+        assert_eq!(read("1 2 3 4 5").expected, None);
+    }
+
+    #[test]
+    fn wrong_classbench_keys_name_what_is_missing() {
+        let file = classbench();
+        for (text, error) in [
+            (
+                "1 2 3",
+                "key:1:6: expected field 4 of 5 (`dport`), a port (known service or 0 to 65535), found the end of the key",
+            ),
+            (
+                "4294967296 2 3 4 5",
+                "key:1:1: `4294967296` is not an IPv4 address",
+            ),
+            (
+                "1 2 3 65536 5",
+                "key:1:7: `65536` is too large: expected a port (known service or 0 to 65535)",
+            ),
+            ("1 2 3 4 5 x", "key:1:11: `x` is not a rule's number or -1"),
+            (
+                "1 2 3 4 5 -2",
+                "key:1:11: `-2` is not a rule's number or -1",
+            ),
+            (
+                "1 2 3 4 5 6 7",
+                "key:1:13: expected the end of the key, found `7`",
+            ),
+        ] {
+            assert_eq!(
+                file.sets()[0].key(text).unwrap_err().to_string(),
+                error,
+                "{text}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_key_file_skips_comments_and_stops_at_the_first_error() {
+        let text = b"# comment\n\n  # another\n1\n 2 # two\r\nx\n3\n";
+        let keys = keys(&file("mark"), text);
+        assert_eq!(keys.len(), 3);
+        assert_eq!(keys[1].as_ref().unwrap().values, [2]);
+        assert_eq!(
+            keys[2],
+            Err("k:6:1: `x` is not a mark (0 to 0xffffffff)".into())
+        );
+    }
+
+    #[test]
+    fn a_key_file_may_be_packed_and_must_be_whole() {
+        use std::io::Write;
+        let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+        encoder.write_all(b"1\n2").unwrap();
+        let packed = encoder.finish().unwrap();
+        let file = file("mark");
+        assert!(
+            keys(&file, &packed)
+                .iter()
+                .map(|key| key.as_ref().unwrap().values[0])
+                .eq([1, 2])
+        );
+        let cut = keys(&file, &packed[..packed.len() - 4]);
+        assert!(
+            cut.last()
+                .unwrap()
+                .as_ref()
+                .unwrap_err()
+                .contains("cannot be read")
+        );
+    }
+
+    #[test]
+    fn a_line_without_end_is_refused() {
+        let keys = keys(&file("mark"), &[b' '; 5000]);
+        assert_eq!(keys, [Err("k:1:1: a line of more than 4096 bytes".into())]);
+    }
+}

@@ -31,6 +31,8 @@ mod names;
 mod nft;
 mod set;
 mod source;
+#[cfg(test)]
+mod tests;
 mod types;
 
 use std::path::{Path, PathBuf};
@@ -151,8 +153,10 @@ fn parse(name: Arc<str>, text: &[u8], directory: Option<PathBuf>) -> Result<Rule
         None | Some(b';') => nft::parse(&name, text, directory)?,
         Some(byte) if byte.is_ascii_alphabetic() => nft::parse(&name, text, directory)?,
         Some(&byte) => {
-            let found = error::quote(&[byte]);
-            return refuse(format!("neither nft text nor ClassBench: found {found}"));
+            let start = byte.escape_ascii();
+            return refuse(format!(
+                "neither nft text nor ClassBench starts with `{start}`"
+            ));
         }
     };
     Ok(RuleFile { name, sets, notes })

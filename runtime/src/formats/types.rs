@@ -299,9 +299,9 @@ impl ValueType {
             FieldKind::Ipv6Addr => "an IPv6 address".into(),
             FieldKind::EtherAddr => "an Ethernet address".into(),
             FieldKind::Ifname => "an interface name".into(),
-            FieldKind::InetProto => "a protocol, a known name or 0 to 255".into(),
-            FieldKind::InetService => "a port, a known service or 0 to 65535".into(),
-            FieldKind::Mark => format!("a mark, 0 to {max:#x}"),
+            FieldKind::InetProto => "a protocol (known name or 0 to 255)".into(),
+            FieldKind::InetService => "a port (known service or 0 to 65535)".into(),
+            FieldKind::Mark => format!("a mark (0 to {max:#x})"),
             FieldKind::Integer if self.names.is_empty() => format!("a number from 0 to {max:#x}"),
             FieldKind::Integer => {
                 format!(
@@ -457,27 +457,27 @@ mod tests {
             (
                 "inet_proto",
                 "tpc",
-                "`tpc` is not a protocol, a known name or 0 to 255",
+                "`tpc` is not a protocol (known name or 0 to 255)",
             ),
             (
                 "inet_proto",
                 "256",
-                "`256` is too large: expected a protocol, a known name or 0 to 255",
+                "`256` is too large: expected a protocol (known name or 0 to 255)",
             ),
             (
                 "inet_service",
                 "70000",
-                "`70000` is too large: expected a port, a known service or 0 to 65535",
+                "`70000` is too large: expected a port (known service or 0 to 65535)",
             ),
             (
                 "inet_service",
                 "nosuch",
-                "`nosuch` is not a port, a known service or 0 to 65535",
+                "`nosuch` is not a port (known service or 0 to 65535)",
             ),
             (
                 "inet_service",
                 "-1",
-                "`-1` is not a port, a known service or 0 to 65535",
+                "`-1` is not a port (known service or 0 to 65535)",
             ),
             (
                 "inet_service",
@@ -487,13 +487,13 @@ mod tests {
             (
                 "mark",
                 "0x1ffffffff",
-                "`0x1ffffffff` is too large: expected a mark, 0 to 0xffffffff",
+                "`0x1ffffffff` is too large: expected a mark (0 to 0xffffffff)",
             ),
-            ("mark", "0x", "`0x` is not a mark, 0 to 0xffffffff"),
+            ("mark", "0x", "`0x` is not a mark (0 to 0xffffffff)"),
             (
                 "mark",
                 "0xfffffffffffffffffffffffffffffffff",
-                "`0xfffffffffffffffffffffffffffffffff` is too large: expected a mark, 0 to 0xffffffff",
+                "`0xfffffffffffffffffffffffffffffffff` is too large: expected a mark (0 to 0xffffffff)",
             ),
             (
                 "ifname",

@@ -123,8 +123,8 @@ impl Parser {
             if !self.common_statement()? {
                 self.reader.next();
                 self.set_statement(&mut block, word, is_map)?;
+                self.reader.end_statement()?;
             }
-            self.reader.end_statement()?;
         }
         self.reader.next();
 

@@ -28,7 +28,7 @@ impl Parser {
                 TokenKind::Punctuation(b'{') if may_open => {
                     reader.next();
                     open.push(word.place());
-                    skip_separators(reader);
+                    reader.skip_newlines();
                 }
                 _ if open.is_empty() => return Err(reader.expected("`{` and elements", word)),
                 TokenKind::Punctuation(b'}') => {
@@ -122,13 +122,16 @@ fn concatenation(
     let mut matches = Vec::with_capacity(types.len());
     for (index, ty) in types.iter().enumerate() {
         if index > 0 {
-            let what = format!(
-                "` . ` and field {} of {}, {}",
-                index + 1,
-                types.len(),
-                ty.expected()
-            );
-            reader.expect(b'.', &what)?;
+            let dot = reader.next();
+            if !dot.is(b'.') {
+                let count = types.len();
+                let what = format!(
+                    "` . ` and field {} of {count}, {}",
+                    index + 1,
+                    ty.expected()
+                );
+                return Err(reader.expected(&what, dot));
+            }
         }
         matches.push(operand(reader, ty, lacks)?);
     }

@@ -11,6 +11,8 @@ mod elements;
 mod lexer;
 mod reader;
 #[cfg(test)]
+mod refusals;
+#[cfg(test)]
 mod tests;
 
 use std::collections::{HashMap, HashSet};
@@ -86,7 +88,7 @@ impl Parser {
             _ => return Err(self.expected_command(word)),
         }
         if self.common_statement()? {
-            return self.reader.end_statement();
+            return Ok(());
         }
         match self.reader.text(word) {
             b"add" => {
@@ -118,7 +120,7 @@ impl Parser {
         self.reader.expected(what, found)
     }
 
-    /// Reads what may stand in every block; tells whether it was one of these.
+    /// Reads a statement that every block may hold, with its end; tells whether it was one.
     fn common_statement(&mut self) -> Result<bool, FormatError> {
         let word = self.reader.peek();
         match self.reader.text(word) {
@@ -137,10 +139,13 @@ impl Parser {
                 if path.kind() != TokenKind::Quoted {
                     return Err(self.reader.expected("a file name in quotes", path));
                 }
+                // What is read next is the file; the end of this line comes behind it.
                 self.reader.include(path)?;
+                return Ok(true);
             }
             _ => return Ok(false),
         }
+        self.reader.end_statement()?;
         Ok(true)
     }
 
@@ -311,8 +316,8 @@ impl Parser {
             }
             if !self.common_statement()? {
                 self.table_statement(&table, word)?;
+                self.reader.end_statement()?;
             }
-            self.reader.end_statement()?;
         }
         self.reader.next();
         self.reader.close_scope();

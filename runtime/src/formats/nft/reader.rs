@@ -20,8 +20,8 @@ const MAX_INCLUDE_DEPTH: usize = 16;
 const MAX_INCLUDES: usize = 1000;
 /// Most bytes that variables may stand for together: enough for the largest lists, each used a few times.
 const MAX_EXPANSION: usize = 64 << 20;
-/// What the use of a variable counts at least.
-const MIN_EXPANSION: usize = 16;
+/// What the use of a variable counts at least: a million uses are possible.
+const MIN_EXPANSION: usize = 64;
 
 /// One file's text.
 struct Source {
@@ -340,7 +340,7 @@ impl Reader {
                     return Ok(());
                 }
                 TokenKind::Punctuation(b'{') => self.skip_block()?,
-                TokenKind::Invalid => return Err(self.expected("a statement", word)),
+                TokenKind::Invalid => return Err(self.expected("nft text", word)),
                 _ => {
                     self.next();
                 }
@@ -357,7 +357,7 @@ impl Reader {
             match word.kind() {
                 TokenKind::Punctuation(b'{') => depth += 1,
                 TokenKind::Punctuation(b'}') => depth -= 1,
-                TokenKind::Invalid => return Err(self.expected("`}`", word)),
+                TokenKind::Invalid => return Err(self.expected("nft text", word)),
                 TokenKind::End => return Err(self.error(open.place(), "`{` without its `}`")),
                 _ => {}
             }
@@ -488,7 +488,7 @@ impl Reader {
                     None => break,
                     Some(&place) => return Err(self.error(place, "`{` without its `}`")),
                 },
-                TokenKind::Invalid => return Err(self.expected("a value", word)),
+                TokenKind::Invalid => return Err(self.expected("nft text", word)),
                 TokenKind::Variable => uses.push(self.meaning(word)?),
                 TokenKind::Punctuation(b'{') => open.push(word.place()),
                 TokenKind::Punctuation(b'}') => {
