@@ -27,6 +27,8 @@ pub(super) struct Declaration {
     pub(super) elements: Vec<Element>,
     /// The first timeout that was read.
     pub(super) timeout: Option<Place>,
+    /// Its table was deleted after it.
+    pub(super) is_deleted: bool,
 }
 
 /// What the elements map to.
@@ -149,6 +151,7 @@ impl Parser {
             size: block.size,
             elements: Vec::new(),
             timeout: block.timeout,
+            is_deleted: false,
         })?;
         for position in block.elements {
             let end = self.reader.go_to(position);
@@ -161,10 +164,14 @@ impl Parser {
 
     /// Adds a set, or finds the one that is declared again.
     fn declare(&mut self, set: Declaration) -> Result<usize, FormatError> {
-        let key = (set.table.clone(), set.name.clone());
-        if let Some(&index) = self.set_by_name.get(&key) {
-            let known = &self.sets[index];
-            if !known.is_same_type(&set) {
+        let index = self.sets.len();
+        let sets = self.tables.entry(set.table.0).or_default();
+        let sets = sets.entry(set.table.1.clone()).or_default();
+        let index = *sets.entry(set.name.clone()).or_insert(index);
+        match self.sets.get(index) {
+            None => self.sets.push(set),
+            Some(known) if known.is_same_type(&set) => {}
+            Some(known) => {
                 let message = format!(
                     "set {} is declared with another type or other flags at {}",
                     quote(set.name.as_bytes()),
@@ -172,11 +179,8 @@ impl Parser {
                 );
                 return Err(self.reader.error(set.place, message));
             }
-            return Ok(index);
         }
-        self.sets.push(set);
-        self.set_by_name.insert(key, self.sets.len() - 1);
-        Ok(self.sets.len() - 1)
+        Ok(index)
     }
 
     fn set_statement(

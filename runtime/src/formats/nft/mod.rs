@@ -15,7 +15,7 @@ mod refusals;
 #[cfg(test)]
 mod tests;
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -49,16 +49,16 @@ pub(super) fn parse(
 ) -> Result<(Vec<SourceSet>, Vec<FormatNote>), FormatError> {
     let mut parser = Parser {
         reader: Reader::new(Arc::clone(name), text, directory),
-        tables: HashSet::new(),
+        tables: HashMap::new(),
         sets: Vec::new(),
-        set_by_name: HashMap::new(),
     };
     while parser.reader.peek().kind() != TokenKind::End {
         parser.command()?;
     }
     let files: FileNames = parser.reader.names().into();
     let mut notes = parser.reader.notes;
-    let sets = parser.sets.into_iter().map(|set| {
+    let kept = parser.sets.into_iter().filter(|set| !set.is_deleted);
+    let sets = kept.map(|set| {
         notes.extend(set.note(&files));
         set.finish(&files)
     });
@@ -68,11 +68,15 @@ pub(super) fn parse(
 /// A table: its family and its name.
 type TableName = (&'static str, Box<str>);
 
+/// The sets of a table by name: their indices in [`Parser::sets`].
+type SetIndices = HashMap<Box<str>, usize>;
+
 struct Parser {
     reader: Reader,
-    tables: HashSet<TableName>,
+    /// The tables of each family.
+    tables: HashMap<&'static str, HashMap<Box<str>, SetIndices>>,
+    /// In the order of their declarations, those that were deleted included.
     sets: Vec<Declaration>,
-    set_by_name: HashMap<(TableName, Box<str>), usize>,
 }
 
 impl Parser {
@@ -181,12 +185,15 @@ impl Parser {
         }
         let what = self.reader.string(word);
         self.reader.next();
-        let name = self.reader.peek();
-        let message = if name.kind() == TokenKind::Word && &*what != "rule" {
-            format!("{what} {} is skipped", quote(self.reader.text(name)))
-        } else {
-            format!("{what} is skipped")
-        };
+        let mut message = what.into_string();
+        if message != "rule" {
+            while self.reader.peek().kind() == TokenKind::Word {
+                let name = self.reader.next();
+                message.push(' ');
+                message.push_str(&self.reader.string(name));
+            }
+        }
+        let message = format!("{} is skipped", quote(message.as_bytes()));
         self.reader.note(word.place(), message);
         self.reader.skip_statement()
     }
@@ -196,8 +203,13 @@ impl Parser {
         let word = self.reader.next();
         match self.reader.text(word) {
             b"ruleset" => {
-                let family = self.family();
-                self.forget(|table| family.is_none_or(|family| table.0 == family));
+                let families: Vec<_> = match self.family() {
+                    Some(family) => self.tables.remove(family).into_iter().collect(),
+                    None => std::mem::take(&mut self.tables).into_values().collect(),
+                };
+                for sets in families.into_iter().flat_map(HashMap::into_values) {
+                    self.forget(sets);
+                }
                 Ok(())
             }
             // Removes rules, and no elements.
@@ -220,10 +232,12 @@ impl Parser {
         match self.reader.text(word) {
             b"table" => {
                 let (table, place) = self.table_name()?;
-                if !may_be_unknown && !self.tables.contains(&table) {
-                    return Err(self.unknown_table(place, &table));
+                let tables = self.tables.entry(table.0).or_default();
+                match tables.remove(&table.1) {
+                    Some(sets) => self.forget(sets),
+                    None if may_be_unknown => {}
+                    None => return Err(self.unknown_table(place, &table)),
                 }
-                self.forget(|known| *known == table);
                 Ok(())
             }
             text if is_other_object(text) => self.reader.skip_statement(),
@@ -233,14 +247,12 @@ impl Parser {
         }
     }
 
-    /// Drops tables and their sets.
-    fn forget(&mut self, is_gone: impl Fn(&TableName) -> bool) {
-        self.tables.retain(|table| !is_gone(table));
-        self.sets.retain(|set| !is_gone(&set.table));
-        self.set_by_name = (0..)
-            .zip(&self.sets)
-            .map(|(index, set)| ((set.table.clone(), set.name.clone()), index))
-            .collect();
+    /// Drops the sets of a table that is gone.
+    fn forget(&mut self, sets: SetIndices) {
+        for set in sets.into_values() {
+            self.sets[set].is_deleted = true;
+            self.sets[set].clear();
+        }
     }
 
     // Tables
@@ -263,11 +275,14 @@ impl Parser {
 
     fn known_table(&mut self) -> Result<TableName, FormatError> {
         let (table, word) = self.table_name()?;
-        if self.tables.contains(&table) {
-            Ok(table)
-        } else {
-            Err(self.unknown_table(word, &table))
+        match self.sets_of(&table) {
+            Some(_) => Ok(table),
+            None => Err(self.unknown_table(word, &table)),
         }
+    }
+
+    fn sets_of(&mut self, table: &TableName) -> Option<&mut SetIndices> {
+        self.tables.get_mut(table.0)?.get_mut(&table.1)
     }
 
     fn unknown_table(&self, word: Word, table: &TableName) -> FormatError {
@@ -282,19 +297,17 @@ impl Parser {
         let table = self.known_table()?;
         let word = self.reader.expect_word("the name of a set")?;
         let name = self.reader.string(word);
-        self.set_by_name
-            .get(&(table, name))
-            .copied()
-            .ok_or_else(|| {
-                let name = quote(self.reader.text(word));
-                let message = format!("no set {name} is declared before");
-                self.reader.error(word.place(), message)
-            })
+        let known = self.sets_of(&table).and_then(|sets| sets.get(&name));
+        known.copied().ok_or_else(|| {
+            let message = format!("no set {} is declared before", quote(name.as_bytes()));
+            self.reader.error(word.place(), message)
+        })
     }
 
     fn table(&mut self) -> Result<(), FormatError> {
         let (table, _) = self.table_name()?;
-        self.tables.insert(table.clone());
+        let tables = self.tables.entry(table.0).or_default();
+        tables.entry(table.1.clone()).or_default();
         if !self.reader.peek().is(b'{') {
             return Ok(());
         }

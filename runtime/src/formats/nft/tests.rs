@@ -256,9 +256,9 @@ fn chains_and_rules_are_skipped_with_notes() {
     assert_eq!(
         notes,
         [
-            "f:2:2: note: chain `c` is skipped",
-            "f:6:2: note: ct `helper` is skipped",
-            "f:10:5: note: rule is skipped",
+            "f:2:2: note: `chain c` is skipped",
+            "f:6:2: note: `ct helper h` is skipped",
+            "f:10:5: note: `rule` is skipped",
         ]
     );
 }
