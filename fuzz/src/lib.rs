@@ -3,5 +3,7 @@
 pub mod filetest;
 pub mod r#gen;
 pub mod guard;
+pub mod oracle;
+pub mod trace;
 
 pub use r#gen::program::ValidProgram;

@@ -44,12 +44,12 @@ fn keys_may_end_where_memory_ends() {
         for n in [1, 20, 70] {
             let rules = rules(&layout, n);
             let guarded: Vec<GuardedBytes> = (0..12)
-                .map(|i| GuardedBytes::new(&layout.encode(&vec![i * 3; layout.fields().len()])))
+                .map(|i| GuardedBytes::at_end(&layout.encode(&vec![i * 3; layout.fields().len()])))
                 .collect();
             let keys: Vec<KeyRef<'_>> =
                 guarded.iter().map(|key| layout.key(key).unwrap()).collect();
             let packed: Vec<u8> = guarded.iter().flat_map(|key| key.iter().copied()).collect();
-            let packed = GuardedBytes::new(&packed);
+            let packed = GuardedBytes::at_end(&packed);
             let linear = Classifier::builder().engine(EngineKind::Linear);
             let linear = linear.compile(&rules).unwrap();
             let expected: Vec<u32> = keys.iter().map(|&key| linear.lookup_row(key)).collect();

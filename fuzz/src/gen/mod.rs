@@ -1,5 +1,6 @@
 //! What random inputs look like.
 
+pub mod classbench;
 mod pool;
 pub mod program;
 pub mod rules;

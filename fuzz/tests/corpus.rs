@@ -1,0 +1,132 @@
+//! `testdata/corpus` and `testdata/classbench`: every engine and structure gives the answers of the files.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use pktjit::formats::{KeyFile, RuleFile, SourceSet};
+use pktjit::{Effort, KeyLayout, RuleId};
+use pktjit_fuzz::oracle::{Coverage, Questions};
+
+fn folder(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../testdata")
+        .join(name)
+}
+
+/// The rule files of a folder in the order of their names.
+fn rule_files(name: &str) -> Vec<PathBuf> {
+    let entries = fs::read_dir(folder(name)).unwrap();
+    let is_rules = |path: &PathBuf| {
+        let name = path.to_string_lossy();
+        [".nft", ".rules", ".rules.gz"]
+            .iter()
+            .any(|suffix| name.ends_with(suffix))
+    };
+    let mut files: Vec<PathBuf> = entries
+        .map(|entry| entry.unwrap().path())
+        .filter(is_rules)
+        .collect();
+    files.sort();
+    files
+}
+
+/// What the `.expected` file says of each key, as `pktjit classify` prints it: the rule, or none.
+fn expected_rules(path: &Path, set: &SourceSet, texts: &[Box<str>]) -> Vec<Option<RuleId>> {
+    let expected = fs::read_to_string(path).unwrap();
+    assert_eq!(expected.lines().count(), texts.len(), "{}", path.display());
+    let line = |(line, text): (&str, &Box<str>)| {
+        let columns: Vec<&str> = line.split('\t').collect();
+        assert_eq!(columns[0], &**text, "{}", path.display());
+        match columns[1..] {
+            ["miss"] => None,
+            [rule, verdict] => {
+                let rule = rule.strip_prefix("rule ").unwrap().parse().unwrap();
+                assert_eq!(
+                    verdict,
+                    set.elements()[rule as usize].verdict_text(),
+                    "{line}"
+                );
+                Some(RuleId::new(rule))
+            }
+            _ => panic!("{}: {line}", path.display()),
+        }
+    };
+    expected.lines().zip(texts).map(line).collect()
+}
+
+/// The layouts that keys of a set are tried in: without gaps, padded as nftables does, and the other way round at odd
+/// offsets.
+fn layouts(set: &SourceSet) -> [KeyLayout; 3] {
+    let fields = set.fields();
+    let mut offset = 3;
+    let mut scattered: Vec<_> = fields
+        .iter()
+        .rev()
+        .map(|field| {
+            let here = offset;
+            offset += usize::from(field.bytes()) + 1;
+            (field.clone(), here)
+        })
+        .collect();
+    scattered.reverse();
+    [
+        set.packed_layout().clone(),
+        KeyLayout::nft_registers(fields.iter().cloned()).unwrap(),
+        KeyLayout::at(scattered).unwrap(),
+    ]
+}
+
+#[test]
+fn every_engine_and_structure_gives_the_answers_of_the_corpus() {
+    let mut coverage = Coverage::default();
+    let files = rule_files("corpus");
+    for path in &files {
+        let file = RuleFile::read(path).unwrap_or_else(|error| panic!("{error}"));
+        let set = file.set(None).unwrap();
+        let keys = KeyFile::open(path.with_extension("keys"), set).unwrap();
+        let keys: Vec<_> = keys
+            .map(|key| key.unwrap_or_else(|error| panic!("{error}")))
+            .collect();
+        let texts: Vec<Box<str>> = keys.iter().map(|key| key.text.clone()).collect();
+        let expected = expected_rules(&path.with_extension("expected"), set, &texts);
+        for layout in layouts(set) {
+            let bytes: Vec<Vec<u8>> = keys.iter().map(|key| layout.encode(&key.values)).collect();
+            let rules = set
+                .rule_set(layout, None)
+                .unwrap_or_else(|error| panic!("{error}"));
+            let questions = Questions::new(&rules, &bytes, &expected);
+            coverage
+                .ask_all(&rules, &questions, &[Effort::Balanced])
+                .unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+        }
+    }
+    eprintln!("corpus: {} files in 3 layouts\n{coverage}", files.len());
+    coverage.is_complete().unwrap();
+}
+
+#[test]
+fn no_file_of_the_corpus_is_left_out() {
+    let names = |path: PathBuf| path.file_name().unwrap().to_string_lossy().into_owned();
+    let stems: BTreeSet<String> = rule_files("corpus")
+        .into_iter()
+        .map(|path| names(path.with_extension("")))
+        .collect();
+    let present: BTreeSet<String> = fs::read_dir(folder("corpus"))
+        .unwrap()
+        .map(|entry| names(entry.unwrap().path()))
+        .collect();
+    let wanted: BTreeSet<String> = stems
+        .iter()
+        .flat_map(|stem| {
+            let rules = if present.contains(&format!("{stem}.nft")) {
+                "nft"
+            } else {
+                "rules"
+            };
+            [rules, "keys", "expected"].map(|suffix| format!("{stem}.{suffix}"))
+        })
+        .collect();
+    assert_eq!(present, wanted);
+    assert!(stems.len() >= 100, "{} files", stems.len());
+}
