@@ -6,10 +6,10 @@
 use pktjit_ir::program::{TABLE_ALIGN, Table};
 use pktjit_ir::{Program, TableId};
 
+use super::Accesses;
 use super::fault::{FaultKind, Faults};
 use super::number::{Number, low_bits};
 use super::value::{ADDRESS_BYTES, Base, Pointer, RESULT_BYTES, Value};
-use super::Accesses;
 use crate::code::{CompiledCode, Placement};
 
 /// Finished code and the program that it claims to be.
@@ -77,10 +77,7 @@ impl<'a> Layout<'a> {
                 );
             }
             if place == 0 && code.bytes[start..end] != table.data[..] {
-                fault(
-                    start,
-                    format!("table{i} in the pool is not the program's"),
-                );
+                fault(start, format!("table{i} in the pool is not the program's"));
             }
             taken[place].push(start..end);
         }
@@ -102,7 +99,12 @@ impl<'a> Layout<'a> {
 
     /// The address of a byte of the code or the pool.
     pub(super) fn code_address(self, offset: u64) -> Pointer {
-        let tables = self.program.tables.iter().zip(&self.code.tables).enumerate();
+        let tables = self
+            .program
+            .tables
+            .iter()
+            .zip(&self.code.tables)
+            .enumerate();
         for (i, (table, placement)) in tables {
             if let Placement::Pool(start) = *placement
                 && let Some(inside) = offset.checked_sub(start as u64)
@@ -133,7 +135,11 @@ impl<'a> Layout<'a> {
         if access.is_read && is_result {
             return Err("results are not read".into());
         }
-        if !has_element && matches!(pointer.base, Base::Key { .. } | Base::KeyArray | Base::Results)
+        if !has_element
+            && matches!(
+                pointer.base,
+                Base::Key { .. } | Base::KeyArray | Base::Results
+            )
         {
             return Err("there may be no element".into());
         }

@@ -8,9 +8,7 @@ use std::sync::Arc;
 use iced_x86::code_asm::*;
 use iced_x86::{Code, IcedError, Instruction, MemoryOperand, Register};
 use pktjit_ir::program::{Block, Column, Inst, Program, Table, Terminator};
-use pktjit_ir::{
-    Field, KeyLayout, MISS, TableId, ValueId, VerifiedProgram, verify,
-};
+use pktjit_ir::{Field, KeyLayout, MISS, TableId, ValueId, VerifiedProgram, verify};
 
 use super::{AuditError, AuditReport, Fault, FaultKind, Profile, audit};
 use crate::code::{CompiledCode, Entries, Placement, Relocation};
@@ -145,7 +143,9 @@ impl<'a> Builder<'a> {
         self.asm.test(eax, eax)?;
         self.asm.je(miss)?;
         self.part(Spot::FirstLane, |a, _| a.tzcnt(eax, eax))?;
-        self.part(Spot::LoadRow, |a, _| a.mov(eax, dword_ptr(r9 + rax * 4 + 32)))
+        self.part(Spot::LoadRow, |a, _| {
+            a.mov(eax, dword_ptr(r9 + rax * 4 + 32))
+        })
     }
 
     fn lookup(mut self) -> Result<Vec<u8>, IcedError> {
@@ -163,9 +163,11 @@ impl<'a> Builder<'a> {
 
     fn batch(mut self) -> Result<Vec<u8>, IcedError> {
         self.part(Spot::Landing, |a, _| a.endbr64())?;
-        self.elements(SLOT, |_| Ok(()), |builder| {
-            builder.part(Spot::AdvanceKey, |a, c| a.add(c.key, c.stride))
-        })
+        self.elements(
+            SLOT,
+            |_| Ok(()),
+            |builder| builder.part(Spot::AdvanceKey, |a, c| a.add(c.key, c.stride)),
+        )
     }
 
     fn batch_ptrs(mut self) -> Result<Vec<u8>, IcedError> {
@@ -335,7 +337,10 @@ fn sound_code_of_all_entries_passes() {
     assert_eq!(accesses.pool, 12);
     assert_eq!((accesses.pointer, accesses.result), (1, 2));
     let features: Vec<_> = report.features.iter().map(String::as_str).collect();
-    assert!(features.contains(&"AVX2") && features.contains(&"BMI1"), "{features:?}");
+    assert!(
+        features.contains(&"AVX2") && features.contains(&"BMI1"),
+        "{features:?}"
+    );
     assert!(!features.contains(&"BMI2"), "{features:?}");
 }
 
@@ -381,7 +386,11 @@ fn jump_into_the_middle_of_an_instruction() {
 #[test]
 fn jump_to_another_entry() {
     let found = faults(Spot::Exit, |a, _| a.jmp(SLOT as u64));
-    assert!(found.iter().any(|f| f.kind == FaultKind::BranchTarget && f.entry == Some("lookup")));
+    assert!(
+        found
+            .iter()
+            .any(|f| f.kind == FaultKind::BranchTarget && f.entry == Some("lookup"))
+    );
 }
 
 #[test]
@@ -438,7 +447,12 @@ fn entry_beyond_the_code() {
     let mut code = sound();
     code.entries.lookup_batch_ptrs = POOL + 64;
     let error = run(&code).unwrap_err();
-    assert!(error.faults().iter().any(|f| f.kind == FaultKind::MisalignedEntry));
+    assert!(
+        error
+            .faults()
+            .iter()
+            .any(|f| f.kind == FaultKind::MisalignedEntry)
+    );
 }
 
 // Loops.
@@ -447,7 +461,11 @@ fn entry_beyond_the_code() {
 fn backward_jump_without_bound() {
     let found = faults(Spot::LoopEnd, |a, c| a.jmp(c.loop_head));
     // What follows is not reached, but that is not the fault.
-    assert!(found.iter().any(|f| f.kind == FaultKind::UnboundedLoop || f.kind == FaultKind::Unreachable));
+    assert!(
+        found
+            .iter()
+            .any(|f| f.kind == FaultKind::UnboundedLoop || f.kind == FaultKind::Unreachable)
+    );
 }
 
 #[test]
@@ -544,7 +562,9 @@ fn load_before_the_key() {
 
 #[test]
 fn load_of_the_next_key() {
-    let found = faults(Spot::LoadKey, |a, c| a.movzx(eax, word_ptr(c.key + c.stride)));
+    let found = faults(Spot::LoadKey, |a, c| {
+        a.movzx(eax, word_ptr(c.key + c.stride))
+    });
     only(FaultKind::Read, &found);
 }
 
@@ -578,7 +598,10 @@ fn load_one_row_past_a_table() {
     let error = audit(&sound(), &program(4), Profile::Leaf).unwrap_err();
     only(FaultKind::Read, error.faults());
     let fault = &error.faults()[0];
-    assert!(fault.detail.contains("table1 + rows 0..=256 by 64"), "{fault}");
+    assert!(
+        fault.detail.contains("table1 + rows 0..=256 by 64"),
+        "{fault}"
+    );
     assert!(fault.instruction.starts_with("vpcmpeqd"), "{fault}");
 }
 
@@ -596,7 +619,9 @@ fn load_of_a_cell_that_straddles_two_has_no_column() {
 
 #[test]
 fn lane_past_a_row_through_a_wrong_scale() {
-    let found = faults(Spot::LoadRow, |a, _| a.mov(eax, dword_ptr(r9 + rax * 8 + 32)));
+    let found = faults(Spot::LoadRow, |a, _| {
+        a.mov(eax, dword_ptr(r9 + rax * 8 + 32))
+    });
     only(FaultKind::Read, &found);
 }
 
@@ -884,7 +909,9 @@ fn implied_store_of_a_vector() {
 
 #[test]
 fn gather() {
-    let found = faults(Spot::Compare, |a, c| a.vpgatherdd_3(ymm0, dword_ptr(c.key + ymm1), ymm2));
+    let found = faults(Spot::Compare, |a, c| {
+        a.vpgatherdd_3(ymm0, dword_ptr(c.key + ymm1), ymm2)
+    });
     only(FaultKind::Instruction, &found);
 }
 
@@ -922,7 +949,10 @@ fn tables_that_overlap() {
 fn relocation_of_something_else_than_an_immediate() {
     let mut code = sound();
     let offset = code.relocations[0].offset + 1;
-    code.relocations.push(Relocation { offset, table: TableId::new(0) });
+    code.relocations.push(Relocation {
+        offset,
+        table: TableId::new(0),
+    });
     only(FaultKind::Placement, run(&code).unwrap_err().faults());
 }
 
@@ -937,5 +967,9 @@ fn faults_are_bounded_and_name_the_entry() {
     only(FaultKind::Read, &found);
     assert_eq!(found.len(), super::MAX_FAULTS);
     assert_eq!(found[0].entry, Some("lookup"));
-    assert!(found[0].to_string().starts_with("lookup 0x"), "{}", found[0]);
+    assert!(
+        found[0].to_string().starts_with("lookup 0x"),
+        "{}",
+        found[0]
+    );
 }

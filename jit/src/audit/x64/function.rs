@@ -241,8 +241,7 @@ impl Reader<'_> {
             }
         }
         // What is not reached because of a fault is no fault of its own.
-        let dead =
-            (0..self.ops.len()).find(|&i| !reached[i] && !self.ops[i].is_padding());
+        let dead = (0..self.ops.len()).find(|&i| !reached[i] && !self.ops[i].is_padding());
         if let Some(dead) = dead
             && self.faults.len() == before
         {

@@ -170,14 +170,15 @@ fn memory(instruction: &Instruction) -> Result<(), Objection> {
 /// is known to the analysis.
 fn is_useful(instruction: &Instruction) -> bool {
     use Mnemonic as M;
-    if instruction.has_lock_prefix() || instruction.has_rep_prefix() || instruction.has_repne_prefix()
+    if instruction.has_lock_prefix()
+        || instruction.has_rep_prefix()
+        || instruction.has_repne_prefix()
     {
         return false;
     }
     let is_vector = |operand| {
         let register = instruction.op_register(operand);
-        instruction.op_kind(operand) == OpKind::Register
-            && (register.is_xmm() || register.is_ymm())
+        instruction.op_kind(operand) == OpKind::Register && (register.is_xmm() || register.is_ymm())
     };
     (0..instruction.op_count()).any(is_vector)
         || instruction.is_jcc_short_or_near()
@@ -245,9 +246,7 @@ pub(super) fn is_cmov(instruction: &Instruction) -> bool {
 }
 
 pub(super) fn is_setcc(instruction: &Instruction) -> bool {
-    has_condition(instruction)
-        && instruction.op_count() == 1
-        && !instruction.is_jcc_short_or_near()
+    has_condition(instruction) && instruction.op_count() == 1 && !instruction.is_jcc_short_or_near()
 }
 
 fn has_condition(instruction: &Instruction) -> bool {

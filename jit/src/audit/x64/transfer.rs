@@ -103,7 +103,10 @@ fn address(layout: Layout<'_>, state: &State, instruction: &Instruction) -> Valu
         _ => state.read(register),
     };
     let base = part(instruction.memory_base());
-    let index = match (part(instruction.memory_index()), instruction.memory_index_scale()) {
+    let index = match (
+        part(instruction.memory_index()),
+        instruction.memory_index_scale(),
+    ) {
         (index, 1) => index,
         (index, scale) => Value::Number(index.number().mul(Number::constant(scale.into()))),
     };
@@ -252,10 +255,12 @@ impl Reader<'_> {
                 None => [None; 2],
             },
             M::Bsr => [None; 2],
-            M::Blsr | M::Blsi | M::Bextr | M::Bzhi => {
-                number(Number::up_to(self.number(1).max()))
-            }
-            M::Movmskps | M::Vmovmskps | M::Movmskpd | M::Vmovmskpd | M::Pmovmskb
+            M::Blsr | M::Blsi | M::Bextr | M::Bzhi => number(Number::up_to(self.number(1).max())),
+            M::Movmskps
+            | M::Vmovmskps
+            | M::Movmskpd
+            | M::Vmovmskpd
+            | M::Pmovmskb
             | M::Vpmovmskb => number(Number::of_bits(self.lanes())),
             // The upper half of a register whose lower half is written is cleared.
             _ if bits == 32 => number(Number::of_bits(32)),
@@ -347,4 +352,3 @@ impl Reader<'_> {
         }
     }
 }
-

@@ -570,10 +570,6 @@ impl<'a> Lowering<'a> {
             }
             Ir::MaskedMin { acc, mask, x } => self.masked_min(acc, mask, x),
             Ir::HorizontalMin { a } => self.horizontal_min(a),
-            _ => {
-                self.fail("an instruction that the x86-64 code generator does not know");
-                self.general()
-            }
         };
         self.line.value = before;
         reg
