@@ -182,12 +182,7 @@ impl Number {
             }
         }
         let zeros = self.low_zeros().max(other.low_zeros());
-        Self::aligned(
-            0,
-            self.max.min(other.max),
-            zeros,
-            self.ones & other.ones,
-        )
+        Self::aligned(0, self.max.min(other.max), zeros, self.ones & other.ones)
     }
 
     pub(super) fn or(self, other: Self) -> Self {
@@ -226,7 +221,12 @@ impl Number {
             return self;
         }
         if self.min & !mask == self.max & !mask {
-            return Self::new(self.min & mask, self.max & mask, self.step, self.ones & mask);
+            return Self::new(
+                self.min & mask,
+                self.max & mask,
+                self.step,
+                self.ones & mask,
+            );
         }
         Self::aligned(0, mask, self.low_zeros(), self.ones & mask)
     }
@@ -343,12 +343,7 @@ mod tests {
     }
 
     /// Every result of the concrete operation is covered by the abstract one.
-    fn covers(
-        a: &Sample,
-        b: &Sample,
-        concrete: impl Fn(u64, u64) -> u64,
-        result: Number,
-    ) -> bool {
+    fn covers(a: &Sample, b: &Sample, concrete: impl Fn(u64, u64) -> u64, result: Number) -> bool {
         a.0.iter()
             .all(|&x| b.0.iter().all(|&y| result.holds(concrete(x, y))))
     }
@@ -383,9 +378,8 @@ mod tests {
                 && covers(&a, &b, |x, y| x ^ y, x.xor(y))
                 && covers(&a, &b, pext, x.pext(y))
                 && covers(&a, &b, |x, _| x.count_ones().into(), x.count_ones())
-                && x.first_bit().is_none_or(|bit| {
-                    covers(&a, &b, |x, _| x.trailing_zeros().into(), bit)
-                })
+                && x.first_bit()
+                    .is_none_or(|bit| covers(&a, &b, |x, _| x.trailing_zeros().into(), bit))
         });
     }
 
@@ -405,9 +399,7 @@ mod tests {
             let (x, y) = (a.number(), b.number());
             let bound = b.0[0];
             let rest = |keep: fn(u64, u64) -> bool| {
-                a.0.iter()
-                    .copied()
-                    .filter(move |&value| keep(value, bound))
+                a.0.iter().copied().filter(move |&value| keep(value, bound))
             };
             covers(&a, &b, |x, _| x, x.join(y))
                 && covers(&a, &b, |_, y| y, x.widen(y))

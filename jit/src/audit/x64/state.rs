@@ -27,9 +27,15 @@ pub(super) enum Flags {
         bits: u32,
     },
     /// The zero flag is set if the low `bits` bits of this register are 0.
-    ZeroOf { register: usize, bits: u32 },
+    ZeroOf {
+        register: usize,
+        bits: u32,
+    },
     /// Where the zero flag is clear, this register holds `position`.
-    FoundBit { register: usize, position: Number },
+    FoundBit {
+        register: usize,
+        position: Number,
+    },
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -148,13 +154,7 @@ impl State {
         }
     }
 
-    fn assume_order(
-        &mut self,
-        left: usize,
-        right: Operand,
-        bits: u32,
-        condition: ConditionCode,
-    ) {
+    fn assume_order(&mut self, left: usize, right: Operand, bits: u32, condition: ConditionCode) {
         let a = self.number_of(left, bits);
         let b = match right {
             Operand::Register(register) => self.number_of(register, bits),
