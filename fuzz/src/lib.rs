@@ -1,1 +1,3 @@
-//! Not yet.
+//! Generators, oracles and regressions that look for the key on which two engines differ.
+
+pub mod guard;

@@ -43,6 +43,16 @@ pub enum LayoutError {
         /// The limit.
         max: usize,
     },
+    /// A key is shorter than its fields or longer than the span.
+    #[error("a key of {len} bytes, not {end} to {max}")]
+    Length {
+        /// The length that was asked for.
+        len: usize,
+        /// The end of the last field.
+        end: usize,
+        /// The limit.
+        max: usize,
+    },
 }
 
 /// A key of the wrong length.

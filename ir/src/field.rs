@@ -53,6 +53,18 @@ pub enum FieldKind {
 }
 
 impl FieldKind {
+    /// All kinds.
+    pub const ALL: [Self; 8] = [
+        Self::Ipv4Addr,
+        Self::Ipv6Addr,
+        Self::EtherAddr,
+        Self::InetProto,
+        Self::InetService,
+        Self::Mark,
+        Self::Ifname,
+        Self::Integer,
+    ];
+
     /// The kind's name as nft spells the type.
     #[must_use]
     pub const fn name(self) -> &'static str {

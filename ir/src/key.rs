@@ -82,10 +82,32 @@ impl KeyLayout {
     /// # Errors
     /// No field, more than 16, or more than 64 bytes together.
     pub fn nft_registers(fields: impl IntoIterator<Item = Field>) -> Result<Self, LayoutError> {
-        let mut layout = Self::in_slots(fields, 4)?;
+        let layout = Self::in_slots(fields, 4)?;
         // The padding of the last field belongs to the key.
-        layout.len = layout.len.next_multiple_of(4);
-        Ok(layout)
+        let len = layout.len().next_multiple_of(4);
+        layout.with_len(len)
+    }
+
+    /// The same layout with keys of `len` bytes: what follows the last field is padding.
+    ///
+    /// # Errors
+    /// Where `len` is before the end of a field or beyond byte 256.
+    pub fn with_len(mut self, len: usize) -> Result<Self, LayoutError> {
+        let ends = self
+            .field_ids()
+            .map(|id| self.offset(id) + usize::from(self.field(id).bytes()));
+        let end = ends.max().unwrap_or(0);
+        match u16::try_from(len) {
+            Ok(fits) if (end..=MAX_SPAN).contains(&len) => self.len = fits,
+            _ => {
+                return Err(LayoutError::Length {
+                    len,
+                    end,
+                    max: MAX_SPAN,
+                });
+            }
+        }
+        Ok(self)
     }
 
     fn in_slots(fields: impl IntoIterator<Item = Field>, slot: usize) -> Result<Self, LayoutError> {
@@ -248,14 +270,20 @@ impl KeyLayout {
     pub fn encode(&self, values: &[u128]) -> Vec<u8> {
         let mut key = vec![0; self.len()];
         for (id, &value) in self.field_ids().zip(values) {
-            let (start, width) = (self.offset(id), usize::from(self.field(id).bytes()));
-            let slot = &mut key[start..start + width];
-            match self.field(id).byte_order() {
-                ByteOrder::Big => slot.copy_from_slice(&value.to_be_bytes()[16 - width..]),
-                ByteOrder::Little => slot.copy_from_slice(&value.to_le_bytes()[..width]),
-            }
+            let bytes = self.field_bytes(id, value);
+            key[self.offset(id)..][..bytes.len()].copy_from_slice(&bytes);
         }
         key
+    }
+
+    /// The bytes of one field, as they lie in the key.
+    pub(crate) fn field_bytes(&self, id: FieldId, value: u128) -> Vec<u8> {
+        let field = self.field(id);
+        let mut bytes = value.to_le_bytes()[..usize::from(field.bytes())].to_vec();
+        if field.byte_order() == ByteOrder::Big {
+            bytes.reverse();
+        }
+        bytes
     }
 }
 

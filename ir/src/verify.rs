@@ -807,10 +807,10 @@ fn binary(op: BinaryOp, a: ValueFacts, b: ValueFacts) -> ValueFacts {
             a.ones | b.ones,
         ),
         BinaryOp::Xor => (all_bits(a.max | b.max).min(a.max.saturating_add(b.max)), 0),
-        BinaryOp::Add => (a.max.checked_add(b.max).unwrap_or(u64::MAX), 0),
+        BinaryOp::Add => (a.max.saturating_add(b.max), 0),
         BinaryOp::Sub => (u64::MAX, 0),
-        BinaryOp::Mul => (a.max.checked_mul(b.max).unwrap_or(u64::MAX), 0),
-        BinaryOp::MulHi => ((u128::from(a.max) * u128::from(b.max) >> 64) as u64, 0),
+        BinaryOp::Mul => (a.max.saturating_mul(b.max), 0),
+        BinaryOp::MulHi => (((u128::from(a.max) * u128::from(b.max)) >> 64) as u64, 0),
         BinaryOp::Min => (a.max.min(b.max), 0),
         BinaryOp::Max => (a.max.max(b.max), 0),
         BinaryOp::Pext => {

@@ -9,6 +9,8 @@
 
 pub mod audit;
 mod code;
+mod code_buffer;
+mod constant_pool;
 mod error;
 mod isa;
 mod target;

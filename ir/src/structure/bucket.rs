@@ -1,0 +1,262 @@
+//! `bucket`: some bits of the key select a bucket of at most K - 1 rules, which are compared at once.
+//!
+//! ```text
+//! index  = pext(key, bits)
+//! row    = cells[index]                     left out where nearly every cell has a bucket of its own
+//! bucket | saddr lo x K | saddr len x K | dport lo x K | ... | row x K |      the strongest rule first
+//! result = row number of the first lane that matches; the last lane is never filled and holds MISS
+//! ```
+//!
+//! One index holds the rules that its bits tell apart, a [`group`](crate::structure::group). Rules that are left over get a
+//! group with bits of their own, as long as that is estimated to be cheaper than comparing them with every key, which is what
+//! happens to the rest. The smallest row number of all groups and the rest wins.
+//!
+//! Cost of a group: one dependent load (two with `cells`), (2 d + 1) K / 16 cache lines for d words a rule, and about 8
+//! instructions a word. One group wins for rules that are disjoint or nearly so; overlap makes more of them.
+//!
+//! Sources: cutting the space once by bits anywhere in the key, instead of a tree of cuts, is that of modular and bit-selecting
+//! classifiers (Woo, "A modular approach to packet classification", 2000; ByteCuts, 2018); keeping rules that are wide in
+//! the cut apart is EffiCuts' separability (Vamanan et al., 2010). The leaf that compares all its rules at once is ours.
+
+use crate::builder::ProgramBuilder;
+use crate::entity::ValueId;
+use crate::plan::{Machine, Pext};
+use crate::program::{BinaryOp, Program};
+use crate::structure::compare::{Comparison, Splats, result_column};
+use crate::structure::group::{Assignment, for_each_assignment};
+use crate::structure::inline::{self, Inline};
+use crate::structure::linear::Blocks;
+use crate::structure::{Cost, Input, Refusal, empty};
+use crate::table::{TableWriter, flat};
+
+/// Vectors of one bucket that are tried.
+const BUCKET_VECTORS: [u32; 3] = [1, 2, 4];
+/// Most groups.
+const MAX_GROUPS: usize = 8;
+
+/// Rules in one or more groups, and a rest.
+pub(crate) struct Bucket {
+    groups: Vec<Group>,
+    rest: Rest,
+}
+
+/// The buckets of one index.
+struct Group {
+    comparison: Comparison,
+    assignment: Assignment,
+    /// Whether the index is the number of the bucket, without `cells` between.
+    is_direct: bool,
+}
+
+/// What is done about the rules that are in no bucket.
+enum Rest {
+    None,
+    Inline(Inline),
+    Blocks(Blocks),
+}
+
+impl Bucket {
+    pub(crate) fn prepare(input: &Input<'_>) -> Result<Self, Refusal> {
+        let mut left: Vec<u32> = (0..input.rows.len() as u32).collect();
+        let mut groups = Vec::new();
+        while !left.is_empty() && groups.len() < MAX_GROUPS {
+            let Some((group, cost)) = Group::cheapest(input, &left) else {
+                break;
+            };
+            // The first group is what was asked for, however little it helps.
+            if !groups.is_empty() && cost >= linear_nanoseconds(input, left.len()) {
+                break;
+            }
+            left.clone_from(&group.assignment.left_over);
+            groups.push(group);
+        }
+        let rest_rows: Vec<u32> = left.iter().map(|&rule| input.rows[rule as usize]).collect();
+        let rest = match rest_rows.len() {
+            0 => Rest::None,
+            1..=inline::MAX_RULES => Rest::Inline(Inline::of(input, rest_rows)),
+            _ => Rest::Blocks(Blocks::prepare(input, &rest_rows)?),
+        };
+        Ok(Self { groups, rest })
+    }
+
+    pub(crate) fn cost(&self, input: &Input<'_>) -> Cost {
+        let rest = match &self.rest {
+            Rest::None => Cost::default(),
+            Rest::Inline(inline) => inline.cost(input),
+            Rest::Blocks(blocks) => blocks.cost(input),
+        };
+        self.groups
+            .iter()
+            .fold(rest, |sum, group| sum + group.cost(&input.machine))
+    }
+
+    pub(crate) fn build(&self, input: &Input<'_>) -> Program {
+        let mut b = input.program();
+        let mut splats = Splats::default();
+        let mut found: Vec<ValueId> = Vec::new();
+        for group in &self.groups {
+            found.push(group.emit(input, &mut b, &mut splats));
+        }
+        match &self.rest {
+            Rest::None => {}
+            Rest::Inline(inline) => found.push(inline.emit(input, &mut b, &mut splats, "rest")),
+            Rest::Blocks(blocks) => found.push(blocks.emit(input, &mut b, &mut splats, "rest")),
+        }
+        match found
+            .into_iter()
+            .reduce(|a, c| b.binary(BinaryOp::Min, a, c))
+        {
+            Some(found) => input.finish(b, found),
+            None => empty(input),
+        }
+    }
+}
+
+/// The estimated time for so many rules in groups of their own: smooth in their number, so that the search for a good first
+/// group is not misled by steps. A group takes about 8 ns and leaves, for lists that are not too entangled, a quarter.
+fn further_nanoseconds(input: &Input<'_>, rules: usize) -> f64 {
+    let blocks = rules as f64 / f64::from(input.machine.lanes);
+    if blocks <= 2.0 {
+        1.5 * blocks
+    } else {
+        (3.0 + 4.0 * (blocks / 2.0).log2()).min(linear_nanoseconds(input, rules))
+    }
+}
+
+/// The estimated time for comparing so many rules with every key: 20 instructions and five lines a block.
+fn linear_nanoseconds(input: &Input<'_>, rules: usize) -> f64 {
+    let blocks = (rules as f64 / f64::from(input.machine.lanes)).ceil();
+    let cost = Cost {
+        instructions: 20.0 * blocks,
+        lines: 5.0 / 4.0 * blocks,
+        ..Cost::default()
+    };
+    input.machine.nanoseconds(&cost)
+}
+
+impl Group {
+    /// The group of these rules that is cheapest together with what it leaves over, and the time of both.
+    fn cheapest(input: &Input<'_>, rules: &[u32]) -> Option<(Self, f64)> {
+        let rule = |&rule: &u32| input.rule(input.rows[rule as usize]);
+        let comparison = Comparison::new(input.layout(), rules.iter().map(rule));
+        let capacities = BUCKET_VECTORS.map(|vectors| vectors * u32::from(input.machine.lanes));
+        let mut best: Option<(Self, f64)> = None;
+        for_each_assignment(input, rules, &capacities, |assignment| {
+            let group = Self::new(&input.machine, comparison.clone(), assignment);
+            let cost = input.machine.nanoseconds(&group.cost(&input.machine))
+                + further_nanoseconds(input, group.assignment.left_over.len());
+            if best.as_ref().is_none_or(|(_, least)| cost < *least) {
+                best = Some((group, cost));
+            }
+        });
+        let (group, cost) = best?;
+        // The rules that were kept may need fewer tests than all of them.
+        let left_over = &group.assignment.left_over;
+        let kept = rules
+            .iter()
+            .filter(|rule| left_over.binary_search(rule).is_err());
+        let comparison = Comparison::new(input.layout(), kept.map(rule));
+        (left_over.len() < rules.len()).then(|| {
+            (
+                Self::new(&input.machine, comparison, group.assignment),
+                cost,
+            )
+        })
+    }
+
+    fn new(machine: &Machine, comparison: Comparison, assignment: Assignment) -> Self {
+        let mut group = Self {
+            comparison,
+            assignment,
+            is_direct: true,
+        };
+        let direct = machine.nanoseconds(&group.cost(machine));
+        group.is_direct = false;
+        let shared = machine.nanoseconds(&group.cost(machine));
+        group.is_direct = direct <= shared;
+        group
+    }
+
+    fn cost(&self, machine: &Machine) -> Cost {
+        let Assignment {
+            index,
+            capacity,
+            cells,
+            buckets,
+            ..
+        } = &self.assignment;
+        let row_bytes = ((self.comparison.column_count() + 1) * capacity * 4) as usize;
+        let blocks = f64::from(capacity / u32::from(machine.lanes));
+        let compare = Cost {
+            // A mask to a scalar and its or; then the first bit, the row number, the address, the minimum.
+            instructions: blocks * (self.comparison.block_cost().instructions + 3.0) + 7.0,
+            dependent_loads: 1.0,
+            lines: row_bytes as f64 / 64.0,
+            table_bytes: row_bytes
+                * if self.is_direct {
+                    cells.len()
+                } else {
+                    buckets.len()
+                },
+        };
+        let lookup = Cost {
+            instructions: 3.0,
+            dependent_loads: 1.0,
+            lines: 1.0,
+            table_bytes: 4 * cells.len(),
+        };
+        let lookup = if self.is_direct {
+            Cost::default()
+        } else {
+            lookup
+        };
+        index.cost(machine.pext == Pext::Fast) + self.comparison.key_cost(blocks) + compare + lookup
+    }
+
+    fn emit(&self, input: &Input<'_>, b: &mut ProgramBuilder, splats: &mut Splats) -> ValueId {
+        let Assignment {
+            index,
+            capacity,
+            cells,
+            buckets,
+            ..
+        } = &self.assignment;
+        let mut columns = self.comparison.columns(*capacity);
+        columns.push(result_column(
+            self.comparison.column_count(),
+            *capacity,
+            *capacity,
+        ));
+        let of_row: Vec<&[u32]> = if self.is_direct {
+            cells
+                .iter()
+                .map(|&bucket| &buckets[bucket as usize][..])
+                .collect()
+        } else {
+            buckets.iter().map(|bucket| &bucket[..]).collect()
+        };
+        let mut table = TableWriter::new("buckets", columns, of_row.len());
+        let mut numbers = Vec::new();
+        for (row, rules) in of_row.into_iter().enumerate() {
+            for (lane, &rule) in rules.iter().enumerate() {
+                let verdict_row = input.rows[rule as usize];
+                numbers.clear();
+                self.comparison
+                    .numbers(input.rule(verdict_row), &mut numbers);
+                numbers.push(verdict_row);
+                table.set_lane(row, lane, &numbers);
+            }
+        }
+        let buckets = b.table(table.finish());
+
+        let mut number = index.emit(b);
+        if !self.is_direct {
+            let cells = b.table(flat("cells", "bucket", cells));
+            let cell = b.row(cells, number);
+            number = b.load(cell, 0, None);
+        }
+        let row = b.row(buckets, number);
+        self.comparison
+            .emit_first(b, row, *capacity, capacity - 1, input.machine.lanes, splats)
+    }
+}

@@ -1,0 +1,206 @@
+//! The lookup structures: each turns a group of rules into a program, and can say beforehand what a lookup will cost.
+//!
+//! | structure | idea | holds |
+//! | --- | --- | --- |
+//! | [`inline`] | all rules compared at once, as constants behind the code | up to 63 rules |
+//! | [`hash`] | a perfect hash function finds the only candidate | rules that want the same bits, each with other values |
+//! | [`bucket`] | some key bits select a bucket of rules that are compared at once | everything; wide rules go to a linear rest |
+//! | [`linear`] | blocks of rules compared one block after the other | everything |
+//!
+//! Every structure compares exactly; what an index or a hash lets through may be too much, never too little.
+
+pub(crate) mod bits;
+pub(crate) mod bucket;
+pub(crate) mod compare;
+pub(crate) mod group;
+pub(crate) mod hash;
+pub(crate) mod inline;
+pub(crate) mod linear;
+
+use std::fmt;
+use std::str::FromStr;
+
+use thiserror::Error;
+
+use crate::builder::ProgramBuilder;
+use crate::entity::ValueId;
+use crate::key::KeyLayout;
+use crate::plan::{Effort, Machine};
+use crate::program::{BinaryOp, MISS, Program};
+use crate::rule::Rule;
+use crate::rule_set::RuleSet;
+
+/// The name of a lookup structure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
+pub enum Structure {
+    /// All rules compared at once, as constants behind the code.
+    Inline,
+    /// A perfect hash function.
+    Hash,
+    /// Key bits select a bucket of rules.
+    Bucket,
+    /// One block of rules after the other.
+    Linear,
+}
+
+impl Structure {
+    /// All structures, in the order in which ties between them are decided.
+    pub const ALL: [Self; 4] = [Self::Inline, Self::Hash, Self::Bucket, Self::Linear];
+
+    /// The name as command lines spell it.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Inline => "inline",
+            Self::Hash => "hash",
+            Self::Bucket => "bucket",
+            Self::Linear => "linear",
+        }
+    }
+}
+
+impl fmt::Display for Structure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+/// A name that is none of a structure's.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum ParseStructureError {
+    /// The design has it, this version does not.
+    #[error("structure `{0}` is not built yet; there are inline, hash, bucket and linear")]
+    NotBuilt(String),
+    /// There is no such structure.
+    #[error("there is no structure `{0}`; there are inline, hash, bucket and linear")]
+    Unknown(String),
+}
+
+impl FromStr for Structure {
+    type Err = ParseStructureError;
+
+    fn from_str(name: &str) -> Result<Self, Self::Err> {
+        if let Some(known) = Self::ALL.into_iter().find(|s| s.name() == name) {
+            return Ok(known);
+        }
+        match name {
+            "direct" | "radix" | "tree" | "peel" | "classes" | "pipapo4" | "pipapo8" | "pipapo" => {
+                Err(ParseStructureError::NotBuilt(name.into()))
+            }
+            _ => Err(ParseStructureError::Unknown(name.into())),
+        }
+    }
+}
+
+/// What a structure is built from: the rules that can win.
+pub(crate) struct Input<'a> {
+    pub(crate) rule_set: &'a RuleSet,
+    /// Rows of the rules to be found by comparing, the strongest first.
+    pub(crate) rows: Vec<u32>,
+    /// Row of the rule that matches every key and so ends the list, if there is one.
+    pub(crate) default: Option<u32>,
+    pub(crate) machine: Machine,
+    pub(crate) effort: Effort,
+}
+
+impl Input<'_> {
+    pub(crate) fn layout(&self) -> &KeyLayout {
+        self.rule_set.layout()
+    }
+
+    /// The rule of a row.
+    pub(crate) fn rule(&self, row: u32) -> &Rule {
+        &self.rule_set.rules()[row as usize].rule
+    }
+
+    /// An empty program for these rules.
+    pub(crate) fn program(&self) -> ProgramBuilder {
+        ProgramBuilder::new(self.layout().clone(), self.rule_set.rules().len() as u32)
+    }
+
+    /// Ends a program: the row found, or the rule that matches everything.
+    pub(crate) fn finish(&self, mut b: ProgramBuilder, found: ValueId) -> Program {
+        let result = match self.default {
+            // It is the weakest of all and `MISS` is above it.
+            Some(default) => b.binary_const(BinaryOp::Min, found, default.into()),
+            None => found,
+        };
+        b.ret(result);
+        b.finish()
+    }
+}
+
+/// The program for no rules to compare: the default, or a miss.
+pub(crate) fn empty(input: &Input<'_>) -> Program {
+    let mut b = input.program();
+    let result = b.constant(input.default.unwrap_or(MISS).into());
+    b.ret(result);
+    b.finish()
+}
+
+/// Why a structure cannot hold a rule set.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum Refusal {
+    /// Too many rules for it.
+    #[error("{rules} rules, at most {max} are possible")]
+    TooManyRules {
+        /// Rules that can win.
+        rules: usize,
+        /// The limit.
+        max: usize,
+    },
+    /// A hash needs rules that all look at the same bits.
+    #[error("the rules do not all look at the same bits of field `{field}`")]
+    MixedMasks {
+        /// The first field where they do not.
+        field: Box<str>,
+    },
+    /// No perfect hash function was found within the bound on tries.
+    #[error("no perfect hash function was found in {tries} tries")]
+    NoHash {
+        /// How many were tried.
+        tries: u32,
+    },
+    /// The tables would be larger than the budget.
+    #[error("its tables need {bytes} bytes, the budget is {budget}")]
+    OverBudget {
+        /// What they need.
+        bytes: usize,
+        /// What is allowed.
+        budget: usize,
+    },
+    /// A loop over the rules would be longer than a program may be.
+    #[error("a lookup would take more steps than the {max} that a program may have")]
+    TooLong {
+        /// The limit.
+        max: u64,
+    },
+}
+
+/// What one lookup costs, estimated before anything is built.
+#[derive(Clone, Copy, Debug, PartialEq, Default)]
+pub struct Cost {
+    /// Machine instructions.
+    pub instructions: f64,
+    /// Loads that have to wait for another load's result.
+    pub dependent_loads: f64,
+    /// Cache lines of tables that are touched.
+    pub lines: f64,
+    /// Bytes of all tables.
+    pub table_bytes: usize,
+}
+
+impl std::ops::Add for Cost {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        Self {
+            instructions: self.instructions + other.instructions,
+            dependent_loads: self.dependent_loads + other.dependent_loads,
+            lines: self.lines + other.lines,
+            table_bytes: self.table_bytes + other.table_bytes,
+        }
+    }
+}

@@ -1,0 +1,125 @@
+//! Bytes of code while they are written, with their labels, relocations and listing.
+//!
+//! The buffer owns labels and fixups and refuses to finish with a hole: an unbound label or a target out of reach is an
+//! error of [`CodeBuffer::finish`], never a wrong jump. It wraps dynasmrt's `VecAssembler`, which writes into plain memory
+//! and needs no executable page.
+//!
+//! Invariants: code, int3 up to a multiple of 64, pool; the listing has one entry for each instruction, in order.
+
+use dynasmrt::relocations::Relocation as Fixup;
+use dynasmrt::{DynamicLabel, DynasmApi, DynasmLabelApi, VecAssembler};
+use pktjit_ir::TableId;
+use pktjit_ir::program::TABLE_ALIGN;
+
+use crate::code::{CompiledCode, Entries, ListingEntry, Relocation};
+use crate::constant_pool::ConstantPool;
+use crate::error::CompileError;
+use crate::target::Target;
+
+/// Most bytes of code, pool included.
+pub(crate) const MAX_CODE: usize = 64 << 20;
+/// `int3`: what fills gaps stops whoever runs into it.
+const FILLER: u8 = 0xcc;
+
+/// Growable code for the architecture whose fixups `F` describes.
+pub(crate) struct CodeBuffer<F: Fixup> {
+    /// Where instructions are written.
+    pub(crate) assembler: VecAssembler<F>,
+    /// The first byte of the pool.
+    pub(crate) pool: DynamicLabel,
+    relocations: Vec<Relocation>,
+    listing: Vec<ListingEntry>,
+}
+
+impl<F: Fixup> CodeBuffer<F> {
+    /// An empty buffer.
+    pub(crate) fn new() -> Self {
+        let mut assembler = VecAssembler::new(0);
+        let pool = assembler.new_dynamic_label();
+        Self {
+            assembler,
+            pool,
+            relocations: Vec::new(),
+            listing: Vec::new(),
+        }
+    }
+
+    /// The number of bytes so far.
+    pub(crate) fn len(&self) -> usize {
+        self.assembler.offset().0
+    }
+
+    /// A label that is not bound yet.
+    pub(crate) fn label(&mut self) -> DynamicLabel {
+        self.assembler.new_dynamic_label()
+    }
+
+    /// Binds a label to the end of the code so far.
+    pub(crate) fn bind(&mut self, label: DynamicLabel) {
+        self.assembler.dynamic_label(label);
+    }
+
+    /// Fills up to the next cache line.
+    pub(crate) fn align(&mut self) {
+        self.assembler.align(TABLE_ALIGN, FILLER);
+    }
+
+    /// Writes into the listing what the next instruction is there for; the offset of `entry` is set here.
+    pub(crate) fn list(&mut self, entry: ListingEntry) {
+        let offset = self.len();
+        self.listing.push(ListingEntry { offset, ..entry });
+    }
+
+    /// Notes that the last eight bytes are to become the address of `table`.
+    pub(crate) fn relocate(&mut self, table: TableId) {
+        let offset = self.len() - 8;
+        self.relocations.push(Relocation { offset, table });
+    }
+
+    /// Resolves all labels and puts the pool behind the code.
+    ///
+    /// # Errors
+    /// Too much code, or a label that cannot be resolved.
+    pub(crate) fn finish(
+        mut self,
+        pool: ConstantPool,
+        entries: Entries,
+        target: Target,
+        key_len: usize,
+    ) -> Result<CompiledCode, CompileError> {
+        self.align();
+        let pool_offset = self.len();
+        check_len(pool_offset + pool.len())?;
+        self.bind(self.pool);
+        let mut bytes = self
+            .assembler
+            .finalize()
+            .map_err(|error| CompileError::Bug(error.to_string()))?;
+        let region_len = pool.region_len();
+        let (pool_bytes, tables) = pool.finish(pool_offset);
+        bytes.extend(pool_bytes);
+        Ok(CompiledCode {
+            target,
+            bytes,
+            pool_offset,
+            entries,
+            tables,
+            region_len,
+            relocations: self.relocations,
+            listing: self.listing,
+            key_len,
+        })
+    }
+}
+
+/// Checks a number of bytes of code against [`MAX_CODE`].
+pub(crate) fn check_len(bytes: usize) -> Result<(), CompileError> {
+    if bytes > MAX_CODE {
+        return Err(CompileError::Limit {
+            what: "code bytes",
+            actual: bytes as u64,
+            limit: MAX_CODE as u64,
+        });
+    }
+    Ok(())
+}

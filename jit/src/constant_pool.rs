@@ -1,0 +1,142 @@
+//! Where tables and constants live: in the pool behind the code, or in the region of large tables.
+//!
+//! ```text
+//! pool    | small tables, each at a multiple of 64 | vector constants, each at a multiple of 32 |
+//! region  | large tables, each at a multiple of 64 |
+//! ```
+//!
+//! Invariants: offsets never change once they are given out; equal constants are stored once; tables of the region are
+//! only measured here, the runtime copies their bytes.
+
+use std::collections::HashMap;
+
+use pktjit_ir::TableId;
+use pktjit_ir::program::{TABLE_ALIGN, Table};
+
+use crate::code::Placement;
+
+/// Bytes of the largest table that goes into the pool: one page, so that cold code shares no page with a big table.
+const MAX_POOL_TABLE: usize = 4 << 10;
+/// Bytes of tables that the pool takes in all.
+const MAX_POOL_TABLES: usize = 64 << 10;
+/// Bytes of a vector constant.
+pub(crate) const VECTOR_BYTES: usize = 32;
+
+/// The pool while it grows, and the measure of the region.
+#[derive(Debug)]
+pub(crate) struct ConstantPool {
+    bytes: Vec<u8>,
+    tables: Vec<Placement>,
+    region_len: usize,
+    vectors: HashMap<[u8; VECTOR_BYTES], usize>,
+}
+
+impl ConstantPool {
+    /// Places `tables`: each goes into the pool if it is small, and while there is room.
+    pub(crate) fn new(tables: &[Table]) -> Self {
+        let mut pool = Self {
+            bytes: Vec::new(),
+            tables: Vec::with_capacity(tables.len()),
+            region_len: 0,
+            vectors: HashMap::new(),
+        };
+        for table in tables {
+            let len = table.data.len();
+            let start = pool.bytes.len().next_multiple_of(TABLE_ALIGN);
+            pool.tables
+                .push(if len <= MAX_POOL_TABLE && start + len <= MAX_POOL_TABLES {
+                    pool.bytes.resize(start, 0);
+                    pool.bytes.extend_from_slice(&table.data);
+                    Placement::Pool(start)
+                } else {
+                    let start = pool.region_len.next_multiple_of(TABLE_ALIGN);
+                    pool.region_len = start + len;
+                    Placement::Region(start)
+                });
+        }
+        pool
+    }
+
+    /// Where a table is; [`Placement::Pool`] counts from the start of the pool.
+    pub(crate) fn table(&self, id: TableId) -> Placement {
+        self.tables[id.index()]
+    }
+
+    /// Offset in the pool of a vector constant.
+    pub(crate) fn vector(&mut self, constant: [u8; VECTOR_BYTES]) -> usize {
+        *self.vectors.entry(constant).or_insert_with(|| {
+            let start = self.bytes.len().next_multiple_of(VECTOR_BYTES);
+            self.bytes.resize(start, 0);
+            self.bytes.extend_from_slice(&constant);
+            start
+        })
+    }
+
+    /// Bytes of the pool so far.
+    pub(crate) fn len(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// Bytes of the region.
+    pub(crate) fn region_len(&self) -> usize {
+        self.region_len
+    }
+
+    /// The bytes of the pool, and where the tables are if it starts at byte `start` of the code.
+    pub(crate) fn finish(self, start: usize) -> (Vec<u8>, Vec<Placement>) {
+        let place = |placement| match placement {
+            Placement::Pool(offset) => Placement::Pool(start + offset),
+            region @ Placement::Region(_) => region,
+        };
+        (self.bytes, self.tables.into_iter().map(place).collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn table(bytes: usize) -> Table {
+        Table {
+            name: "t".into(),
+            row_bytes: 1,
+            columns: Vec::new(),
+            data: vec![7; bytes].into(),
+        }
+    }
+
+    #[test]
+    fn small_tables_go_to_the_pool_and_large_ones_to_the_region_each_on_its_own_line() {
+        let pool = ConstantPool::new(&[table(3), table(4096), table(4097), table(64), table(5000)]);
+        let (bytes, tables) = pool.finish(128);
+        assert_eq!(
+            tables,
+            [
+                Placement::Pool(128),
+                Placement::Pool(128 + 64),
+                Placement::Region(0),
+                Placement::Pool(128 + 64 + 4096),
+                Placement::Region(4160),
+            ]
+        );
+        assert_eq!(bytes.len(), 64 + 4096 + 64);
+        assert_eq!((bytes[2], bytes[3], bytes[64]), (7, 0, 7));
+    }
+
+    #[test]
+    fn a_full_pool_sends_further_tables_to_the_region() {
+        let pool = ConstantPool::new(&vec![table(4096); 17]);
+        assert_eq!(pool.table(TableId::new(15)), Placement::Pool(15 * 4096));
+        assert_eq!(pool.table(TableId::new(16)), Placement::Region(0));
+        assert_eq!(pool.region_len(), 4096);
+    }
+
+    #[test]
+    fn equal_constants_are_stored_once_and_aligned() {
+        let mut pool = ConstantPool::new(&[table(3)]);
+        assert_eq!(pool.vector([1; 32]), 32);
+        assert_eq!(pool.vector([2; 32]), 64);
+        assert_eq!(pool.vector([1; 32]), 32);
+        assert_eq!(pool.len(), 96);
+    }
+}

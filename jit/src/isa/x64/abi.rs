@@ -1,0 +1,179 @@
+//! The register convention, in one table, and the three entries that share it.
+//!
+//! | register | `lookup` | `lookup_batch` | `lookup_batch_ptrs` |
+//! | --- | --- | --- | --- |
+//! | rdi | the key | the current key | the current key |
+//! | rsi | - | bytes from key to key | where the next key address is |
+//! | rcx | - | where the next result goes | where the next result goes |
+//! | r11 | - | keys left | keys left |
+//! | rax, rdx, r8, r9, r10 | the body's | the body's | the body's |
+//! | ymm0 to ymm15 | the body's | the body's | the body's |
+//! | eax at the end of the body | the result | the result | the result |
+//!
+//! The body obeys the columns of the batch loops in `lookup` too, so that it is lowered once and emitted three times. rdx
+//! is left to the body because `mul` and `mulx` insist on it. No callee-saved register is touched and there is no stack
+//! frame: the only stack that a lookup uses holds its return address.
+
+use super::inst::{Address, Alu, Cond, Inst, Label, Reg, Size, Source, Width};
+
+/// Result of the body, and factor and low product of `mul`.
+pub(super) const RAX: Reg = Reg::general(0);
+/// Factor of `mulx`, high product of `mul`.
+pub(super) const RDX: Reg = Reg::general(2);
+/// The key that the body looks up.
+pub(super) const KEY: Reg = Reg::general(7);
+/// Batches: from one key to the next.
+const STEP: Reg = Reg::general(6);
+/// Batches: where the next result goes.
+const OUT: Reg = Reg::general(1);
+/// Batches: keys left.
+const LEFT: Reg = Reg::general(11);
+
+/// General registers of the body; those with the shorter encoding first.
+pub(super) const GENERAL: [Reg; 5] = [RAX, RDX, Reg::general(8), Reg::general(9), Reg::general(10)];
+/// Vector registers of the body.
+pub(super) const VECTOR: [Reg; 16] = {
+    let mut all = [Reg::vector(0); 16];
+    let mut i = 0;
+    while i < all.len() {
+        all[i] = Reg::vector(i as u8);
+        i += 1;
+    }
+    all
+};
+
+/// Where one body starts or ends, or a piece of the code around it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Part {
+    /// An instruction and its note for the listing.
+    Inst(Inst, &'static str),
+    /// A place to jump to.
+    Bind(Label),
+    /// The body, which leaves the result in eax.
+    Body,
+}
+
+/// Start of the loop over the keys.
+const NEXT_KEY: Label = Label(0);
+/// After the loop over the keys.
+const NO_KEYS: Label = Label(1);
+/// How many labels the code around a body uses.
+pub(super) const LABELS: usize = 2;
+
+/// `lookup(rdi key) -> eax`
+pub(super) const LOOKUP: &[Part] = &[
+    Part::Inst(Inst::Endbr, "entry"),
+    Part::Body,
+    Part::Inst(Inst::Vzeroupper, "exit"),
+    Part::Inst(Inst::Ret, "exit"),
+];
+
+/// `lookup_batch(rdi keys, rsi stride, rdx n, rcx out)`
+pub(super) const LOOKUP_BATCH: &[Part] = &[
+    Part::Inst(Inst::Endbr, "entry"),
+    Part::Inst(copy(LEFT, RDX), "entry"),
+    Part::Inst(
+        Inst::TestSelf {
+            size: Size::S64,
+            a: LEFT,
+        },
+        "entry",
+    ),
+    Part::Inst(
+        Inst::JumpIf {
+            cond: Cond::Equal,
+            to: NO_KEYS,
+        },
+        "entry",
+    ),
+    Part::Bind(NEXT_KEY),
+    Part::Body,
+    Part::Inst(Inst::Store { to: OUT, src: RAX }, "result"),
+    Part::Inst(
+        Inst::Alu {
+            op: Alu::Add,
+            size: Size::S64,
+            dst: KEY,
+            src: Source::Reg(STEP),
+        },
+        "loop",
+    ),
+    Part::Inst(advance(OUT, 4), "loop"),
+    Part::Inst(Inst::Dec { dst: LEFT }, "loop"),
+    Part::Inst(
+        Inst::JumpIf {
+            cond: Cond::NotEqual,
+            to: NEXT_KEY,
+        },
+        "loop",
+    ),
+    Part::Bind(NO_KEYS),
+    Part::Inst(Inst::Vzeroupper, "exit"),
+    Part::Inst(Inst::Ret, "exit"),
+];
+
+/// `lookup_batch_ptrs(rdi ptrs, rsi n, rdx out)`
+pub(super) const LOOKUP_BATCH_PTRS: &[Part] = &[
+    Part::Inst(Inst::Endbr, "entry"),
+    Part::Inst(copy(OUT, RDX), "entry"),
+    Part::Inst(copy(LEFT, STEP), "entry"),
+    Part::Inst(copy(STEP, KEY), "entry"),
+    Part::Inst(
+        Inst::TestSelf {
+            size: Size::S64,
+            a: LEFT,
+        },
+        "entry",
+    ),
+    Part::Inst(
+        Inst::JumpIf {
+            cond: Cond::Equal,
+            to: NO_KEYS,
+        },
+        "entry",
+    ),
+    Part::Bind(NEXT_KEY),
+    Part::Inst(
+        Inst::Load {
+            dst: KEY,
+            address: Address::Base {
+                base: STEP,
+                disp: 0,
+            },
+            width: Width::B8,
+        },
+        "loop",
+    ),
+    Part::Body,
+    Part::Inst(Inst::Store { to: OUT, src: RAX }, "result"),
+    Part::Inst(advance(STEP, 8), "loop"),
+    Part::Inst(advance(OUT, 4), "loop"),
+    Part::Inst(Inst::Dec { dst: LEFT }, "loop"),
+    Part::Inst(
+        Inst::JumpIf {
+            cond: Cond::NotEqual,
+            to: NEXT_KEY,
+        },
+        "loop",
+    ),
+    Part::Bind(NO_KEYS),
+    Part::Inst(Inst::Vzeroupper, "exit"),
+    Part::Inst(Inst::Ret, "exit"),
+];
+
+const fn copy(dst: Reg, src: Reg) -> Inst {
+    Inst::Mov {
+        dst,
+        src,
+        size: Size::S64,
+    }
+}
+
+const fn advance(dst: Reg, bytes: i32) -> Inst {
+    Inst::Alu {
+        op: Alu::Add,
+        size: Size::S64,
+        dst,
+        src: Source::Imm(bytes),
+    }
+}

@@ -1,0 +1,517 @@
+//! The machine form: one value of [`Inst`] is one machine instruction, before registers are assigned as well as after.
+//!
+//! `lower` makes it with virtual registers, `regs` replaces those by physical ones, `emit` turns it into bytes. What an
+//! instruction reads and writes is told once, in [`Inst::for_each_operand`].
+
+use pktjit_ir::TableId;
+
+/// A register: physical below 32 (0-15 general, 16-31 vector), virtual from there on.
+///
+/// Which of the two files it belongs to is told by the operand's place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) struct Reg(u32);
+
+/// The two register files.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Class {
+    /// rax ... r15
+    General,
+    /// ymm0 ... ymm15; an xmm register is the low half of one.
+    Vector,
+}
+
+impl Reg {
+    const FIRST_VIRTUAL: u32 = 32;
+
+    /// The general register with this encoding.
+    pub(super) const fn general(encoding: u8) -> Self {
+        Self(encoding as u32 & 15)
+    }
+
+    /// The vector register with this encoding.
+    pub(super) const fn vector(encoding: u8) -> Self {
+        Self(encoding as u32 & 15 | 16)
+    }
+
+    /// The virtual register with this index.
+    pub(super) const fn virtual_register(index: usize) -> Self {
+        Self(Self::FIRST_VIRTUAL + index as u32)
+    }
+
+    /// The index of a virtual register.
+    pub(super) fn virtual_index(self) -> Option<usize> {
+        self.0
+            .checked_sub(Self::FIRST_VIRTUAL)
+            .map(|index| index as usize)
+    }
+
+    /// Position among the 32 physical registers.
+    pub(super) const fn physical_index(self) -> usize {
+        self.0 as usize & 31
+    }
+
+    /// The four bits that name a physical register in an instruction.
+    pub(super) const fn encoding(self) -> u8 {
+        self.0 as u8 & 15
+    }
+}
+
+/// Operand size of a scalar instruction. A 32-bit result clears the upper half of its register.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Size {
+    /// 32 bits
+    S32,
+    /// 64 bits
+    S64,
+}
+
+impl Size {
+    /// The narrowest size that holds every number up to `max`.
+    pub(super) fn of(max: u64) -> Self {
+        if max <= u64::from(u32::MAX) {
+            Self::S32
+        } else {
+            Self::S64
+        }
+    }
+
+    /// `value` as the immediate of an instruction of this size, which extends its 32 bits by their sign.
+    pub(super) fn immediate(self, value: u64) -> Option<i32> {
+        match self {
+            Self::S32 => u32::try_from(value).ok().map(u32::cast_signed),
+            Self::S64 => i32::try_from(value.cast_signed()).ok(),
+        }
+    }
+}
+
+impl Scale {
+    /// The multiplier `1 << shift`, the largest for larger shifts.
+    pub(super) fn from_shift(shift: u32) -> Self {
+        match shift {
+            0 => Self::X1,
+            1 => Self::X2,
+            2 => Self::X4,
+            _ => Self::X8,
+        }
+    }
+}
+
+/// A place in memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Address {
+    /// `[base + disp]`
+    Base { base: Reg, disp: i32 },
+    /// `[base + index * scale + disp]`
+    Indexed {
+        base: Reg,
+        index: Reg,
+        scale: Scale,
+        disp: i32,
+    },
+    /// A byte of the constant pool, relative to the instruction pointer.
+    Pool { offset: i32 },
+}
+
+impl Address {
+    /// The place `bytes` further on, if its displacement fits.
+    pub(super) fn plus(self, bytes: u64) -> Option<Self> {
+        let add = |disp: i32| i32::try_from(i64::from(disp).checked_add_unsigned(bytes)?).ok();
+        Some(match self {
+            Self::Base { base, disp } => Self::Base {
+                base,
+                disp: add(disp)?,
+            },
+            Self::Indexed {
+                base,
+                index,
+                scale,
+                disp,
+            } => Self::Indexed {
+                base,
+                index,
+                scale,
+                disp: add(disp)?,
+            },
+            Self::Pool { offset } => Self::Pool {
+                offset: add(offset)?,
+            },
+        })
+    }
+}
+
+/// Second operand of a scalar instruction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Source {
+    Reg(Reg),
+    Imm(i32),
+}
+
+/// Second operand of a vector instruction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum VectorSource {
+    Reg(Reg),
+    Mem(Address),
+}
+
+/// A place in the code of one body.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Label(pub(super) u32);
+
+/// Declares an enum of operations together with the list of all of them, which the tests of `emit` walk.
+macro_rules! operations {
+    ($(#[$meta:meta])* $name:ident { $($operation:ident),* $(,)? }) => {
+        $(#[$meta])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub(super) enum $name { $($operation),* }
+
+        impl $name {
+            #[cfg(test)]
+            pub(super) const ALL: &[Self] = &[$(Self::$operation),*];
+        }
+    };
+}
+
+operations!(
+    /// Number of bytes of a scalar in memory.
+    Width { B1, B2, B4, B8 }
+);
+operations!(
+    /// What a broadcast repeats: 1, 2 or 4 bytes.
+    Piece { B1, B2, B4 }
+);
+operations!(
+    /// Multiplier of an index register.
+    Scale { X1, X2, X4, X8 }
+);
+operations!(
+    /// Conditions after a comparison, unsigned.
+    Cond { Equal, NotEqual, Below, BelowOrEqual, Above, AboveOrEqual }
+);
+operations!(
+    /// `dst = dst op src`
+    Alu { Add, Sub, And, Or, Xor }
+);
+operations!(
+    /// Shifts by a constant.
+    Shift { Left, Right }
+);
+operations!(
+    /// Position of the lowest set bit: `tzcnt` gives the operand size for zero, `bsf` nothing.
+    Scan { Tzcnt, Bsf }
+);
+operations!(
+    /// `dst = a op b` on 256 bits.
+    Vector { And, AndNot, Or, Xor, SubD, MinUD, CmpEqD, ShufB }
+);
+
+impl Cond {
+    /// The condition that holds where this one does not.
+    pub(super) fn negated(self) -> Self {
+        match self {
+            Self::Equal => Self::NotEqual,
+            Self::NotEqual => Self::Equal,
+            Self::Below => Self::AboveOrEqual,
+            Self::BelowOrEqual => Self::Above,
+            Self::Above => Self::BelowOrEqual,
+            Self::AboveOrEqual => Self::Below,
+        }
+    }
+
+    /// The condition that holds for (b, a) where this one holds for (a, b).
+    pub(super) fn swapped(self) -> Self {
+        match self {
+            Self::Equal | Self::NotEqual => self,
+            Self::Below => Self::Above,
+            Self::BelowOrEqual => Self::AboveOrEqual,
+            Self::Above => Self::Below,
+            Self::AboveOrEqual => Self::BelowOrEqual,
+        }
+    }
+}
+
+/// One machine instruction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Inst {
+    /// `endbr64`: where indirect calls may land.
+    Endbr,
+    /// `vzeroupper`
+    Vzeroupper,
+    /// `ret`
+    Ret,
+    /// `jmp to`
+    Jump { to: Label },
+    /// `jcc to`
+    JumpIf { cond: Cond, to: Label },
+
+    /// `xor dst, dst`: dst = 0; spoils the flags.
+    Zero { dst: Reg },
+    /// `mov dst, imm` with all 64 bits of dst set, in the shorter of its two forms.
+    MovImm { dst: Reg, imm: u64 },
+    /// `mov dst, imm64`, to be filled in with the address of a table in the region.
+    TableAddress { dst: Reg, table: TableId },
+    /// `mov dst, src`
+    Mov { dst: Reg, src: Reg, size: Size },
+    /// `xchg a, b`, 64 bits
+    Xchg { a: Reg, b: Reg },
+    /// `lea dst, address`, 64 bits
+    Lea { dst: Reg, address: Address },
+    /// dst = the little-endian number at the address, extended by zeros.
+    Load {
+        dst: Reg,
+        address: Address,
+        width: Width,
+    },
+    /// `movbe dst, address`: the big-endian number of 4 or 8 bytes.
+    LoadSwapped {
+        dst: Reg,
+        address: Address,
+        size: Size,
+    },
+    /// `mov dword [to], src`
+    Store { to: Reg, src: Reg },
+    /// `bswap dst`
+    Bswap { dst: Reg, size: Size },
+    /// `rol dst16, 8`: swaps the two low bytes.
+    SwapLowBytes { dst: Reg },
+
+    /// `op dst, src`
+    Alu {
+        op: Alu,
+        size: Size,
+        dst: Reg,
+        src: Source,
+    },
+    /// `cmp a, b`
+    Cmp { size: Size, a: Reg, b: Source },
+    /// `test a, a`
+    TestSelf { size: Size, a: Reg },
+    /// `dec dst`, 64 bits
+    Dec { dst: Reg },
+    /// `shl dst, by` or `shr dst, by`
+    Shift {
+        op: Shift,
+        size: Size,
+        dst: Reg,
+        by: u8,
+    },
+    /// `imul dst, src`: the low half of the product.
+    Mul { size: Size, dst: Reg, src: Reg },
+    /// `imul dst, src, imm`
+    MulImm {
+        size: Size,
+        dst: Reg,
+        src: Reg,
+        imm: i32,
+    },
+    /// `mulx dst, dst, src`: dst = high half of rdx * src.
+    MulHighX { dst: Reg, src: Reg },
+    /// `mul src`: rdx:rax = rax * src
+    MulHigh { src: Reg },
+    /// `pext dst, src, mask`
+    Pext {
+        size: Size,
+        dst: Reg,
+        src: Reg,
+        mask: Reg,
+    },
+    /// `tzcnt dst, src` or `bsf dst, src`
+    Scan {
+        op: Scan,
+        size: Size,
+        dst: Reg,
+        src: Reg,
+    },
+    /// `cmovcc dst, src`
+    Cmov {
+        cond: Cond,
+        size: Size,
+        dst: Reg,
+        src: Reg,
+    },
+    /// `setcc dst8`: writes the low byte only.
+    Set { cond: Cond, dst: Reg },
+    /// `movzx dst, dst8`
+    ZeroExtendByte { dst: Reg },
+
+    /// `vmovdqa dst, src`
+    VectorMov { dst: Reg, src: Reg },
+    /// `vmovdqu dst, [address]`
+    VectorLoad { dst: Reg, address: Address },
+    /// `vpbroadcastd dst, src`: the lowest lane everywhere.
+    Broadcast { dst: Reg, src: Reg },
+    /// `vpbroadcastb`, `w` or `d dst, [address]`
+    BroadcastLoad {
+        dst: Reg,
+        address: Address,
+        piece: Piece,
+    },
+    /// `op dst, a, b` on 256 bits
+    Vector {
+        op: Vector,
+        dst: Reg,
+        a: Reg,
+        b: VectorSource,
+    },
+    /// `vmovd dst, src`: a 32-bit scalar to the lowest lane.
+    ToVector { dst: Reg, src: Reg },
+    /// `vmovd dst, src`: the lowest lane as a scalar.
+    ToScalar { dst: Reg, src: Reg },
+    /// `vmovmskps dst, src`: the top bits of the 8 lanes.
+    LaneBits { dst: Reg, src: Reg },
+    /// `vextracti128 dst, src, 1`: the upper half.
+    UpperHalf { dst: Reg, src: Reg },
+    /// `vpshufd dst, src, imm` on 128 bits
+    Shuffle128 { dst: Reg, src: Reg, imm: u8 },
+    /// `vpminud dst, a, b` on 128 bits
+    Min128 { dst: Reg, a: Reg, b: Reg },
+}
+
+/// How an instruction treats an operand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Role {
+    /// Read.
+    Use,
+    /// Written after all reads.
+    Def,
+    /// Read, then written.
+    Modify,
+}
+
+impl Inst {
+    /// Calls `f` with each register operand, what is read before what is written; implied registers are copies, so that
+    /// changing them has no effect.
+    pub(super) fn for_each_operand(&mut self, mut f: impl FnMut(Class, Role, &mut Reg)) {
+        use Class::{General, Vector};
+        use Role::{Def, Modify, Use};
+        let address =
+            |address: &mut Address, f: &mut dyn FnMut(Class, Role, &mut Reg)| match address {
+                Address::Base { base, .. } => f(General, Use, base),
+                Address::Indexed { base, index, .. } => {
+                    f(General, Use, base);
+                    f(General, Use, index);
+                }
+                Address::Pool { .. } => {}
+            };
+        match self {
+            Self::Endbr
+            | Self::Vzeroupper
+            | Self::Ret
+            | Self::Jump { .. }
+            | Self::JumpIf { .. } => {}
+            Self::Zero { dst }
+            | Self::MovImm { dst, .. }
+            | Self::TableAddress { dst, .. }
+            | Self::Set { dst, .. } => f(General, Def, dst),
+            Self::Mov { dst, src, .. }
+            | Self::MulImm { dst, src, .. }
+            | Self::Scan {
+                op: Scan::Tzcnt,
+                dst,
+                src,
+                ..
+            } => {
+                f(General, Use, src);
+                f(General, Def, dst);
+            }
+            Self::Xchg { a, b } => {
+                f(General, Modify, a);
+                f(General, Modify, b);
+            }
+            Self::Lea { dst, address: from }
+            | Self::Load {
+                dst, address: from, ..
+            }
+            | Self::LoadSwapped {
+                dst, address: from, ..
+            } => {
+                address(from, &mut f);
+                f(General, Def, dst);
+            }
+            Self::Store { to, src } => {
+                f(General, Use, to);
+                f(General, Use, src);
+            }
+            Self::Bswap { dst, .. }
+            | Self::SwapLowBytes { dst }
+            | Self::Dec { dst }
+            | Self::Shift { dst, .. }
+            | Self::ZeroExtendByte { dst } => f(General, Modify, dst),
+            Self::Alu { dst, src, .. } => {
+                if let Source::Reg(src) = src {
+                    f(General, Use, src);
+                }
+                f(General, Modify, dst);
+            }
+            Self::Cmp { a, b, .. } => {
+                f(General, Use, a);
+                if let Source::Reg(b) = b {
+                    f(General, Use, b);
+                }
+            }
+            Self::TestSelf { a, .. } => f(General, Use, a),
+            // `bsf` leaves dst as it is where src is zero, and `cmov` where the condition does not hold.
+            Self::Mul { dst, src, .. }
+            | Self::Cmov { dst, src, .. }
+            | Self::Scan {
+                op: Scan::Bsf,
+                dst,
+                src,
+                ..
+            } => {
+                f(General, Use, src);
+                f(General, Modify, dst);
+            }
+            Self::MulHighX { dst, src } => {
+                f(General, Use, src);
+                f(General, Use, &mut super::abi::RDX.clone());
+                f(General, Def, dst);
+            }
+            Self::MulHigh { src } => {
+                f(General, Use, src);
+                f(General, Modify, &mut super::abi::RAX.clone());
+                f(General, Def, &mut super::abi::RDX.clone());
+            }
+            Self::Pext { dst, src, mask, .. } => {
+                f(General, Use, src);
+                f(General, Use, mask);
+                f(General, Def, dst);
+            }
+
+            Self::VectorMov { dst, src }
+            | Self::Broadcast { dst, src }
+            | Self::UpperHalf { dst, src }
+            | Self::Shuffle128 { dst, src, .. } => {
+                f(Vector, Use, src);
+                f(Vector, Def, dst);
+            }
+            Self::VectorLoad { dst, address: from }
+            | Self::BroadcastLoad {
+                dst, address: from, ..
+            } => {
+                address(from, &mut f);
+                f(Vector, Def, dst);
+            }
+            Self::Vector { dst, a, b, .. } => {
+                f(Vector, Use, a);
+                match b {
+                    VectorSource::Reg(b) => f(Vector, Use, b),
+                    VectorSource::Mem(from) => address(from, &mut f),
+                }
+                f(Vector, Def, dst);
+            }
+            Self::Min128 { dst, a, b } => {
+                f(Vector, Use, a);
+                f(Vector, Use, b);
+                f(Vector, Def, dst);
+            }
+            Self::ToVector { dst, src } => {
+                f(General, Use, src);
+                f(Vector, Def, dst);
+            }
+            Self::ToScalar { dst, src } | Self::LaneBits { dst, src } => {
+                f(Vector, Use, src);
+                f(General, Def, dst);
+            }
+        }
+    }
+}

@@ -1,0 +1,143 @@
+//! Who uses each value: what lowering asks before it decides where to compute one.
+//!
+//! Invariants: only uses by instructions that are alive count, so a value without uses is dead; a use that lowering
+//! serves without the operand's register (a splat reads the key bytes itself) does not count.
+
+use pktjit_ir::program::{Inst, Program, Terminator};
+use pktjit_ir::{BlockId, ValueId};
+
+/// Uses and definitions of the values of one program.
+pub(super) struct Uses<'a> {
+    values: Vec<Value<'a>>,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Value<'a> {
+    /// `None` for block parameters.
+    inst: Option<&'a Inst>,
+    home: usize,
+    count: u32,
+    /// Whether all uses are in the block of the definition.
+    is_local: bool,
+    is_used_after: usize,
+    user: User<'a>,
+}
+
+/// An instruction or terminator that uses a value.
+#[derive(Clone, Copy, Default)]
+enum User<'a> {
+    #[default]
+    None,
+    Inst(&'a Inst),
+    Terminator(&'a Terminator),
+}
+
+impl<'a> Uses<'a> {
+    /// Counts the uses in `program`, which is verified and has `values` values.
+    pub(super) fn new(program: &'a Program, values: usize) -> Self {
+        let mut uses = Self {
+            values: vec![
+                Value {
+                    is_local: true,
+                    ..Value::default()
+                };
+                values
+            ],
+        };
+        for (b, block) in program.blocks.iter().enumerate() {
+            for &(value, _) in &block.params {
+                uses.values[value.index()].home = b;
+            }
+            for (value, inst) in &block.insts {
+                let value = &mut uses.values[value.index()];
+                (value.home, value.inst) = (b, Some(inst));
+            }
+        }
+        // Backwards, users come before what they use.
+        for (b, block) in program.blocks.iter().enumerate().rev() {
+            let terminator = &block.terminator;
+            terminator.for_each_operand(|v| uses.add(v, b, User::Terminator(terminator)));
+            for (value, inst) in block.insts.iter().rev() {
+                if uses.is_dead(*value) || uses.splatted_key(inst).is_some() {
+                    continue;
+                }
+                inst.for_each_operand(|v| uses.add(v, b, User::Inst(inst)));
+            }
+        }
+        uses
+    }
+
+    fn add(&mut self, value: ValueId, block: usize, user: User<'a>) {
+        let value = &mut self.values[value.index()];
+        value.count += 1;
+        value.is_local &= value.home == block;
+        value.is_used_after = value.is_used_after.max(block);
+        value.user = user;
+    }
+
+    /// The instruction that defines a value; `None` for a block parameter.
+    pub(super) fn inst(&self, value: ValueId) -> Option<&'a Inst> {
+        self.values[value.index()].inst
+    }
+
+    /// The number that a value always is.
+    pub(super) fn constant(&self, value: ValueId) -> Option<u64> {
+        match self.inst(value) {
+            Some(&Inst::Const(constant)) => Some(constant),
+            _ => None,
+        }
+    }
+
+    /// Whether nothing uses the value.
+    pub(super) fn is_dead(&self, value: ValueId) -> bool {
+        self.values[value.index()].count == 0
+    }
+
+    /// Whether there is one use alone.
+    pub(super) fn is_single(&self, value: ValueId) -> bool {
+        self.values[value.index()].count == 1
+    }
+
+    /// Whether all uses are in the block of the definition.
+    pub(super) fn is_local(&self, value: ValueId) -> bool {
+        self.values[value.index()].is_local
+    }
+
+    /// Whether a block after `block` uses the value.
+    pub(super) fn is_used_after(&self, value: ValueId, block: BlockId) -> bool {
+        self.values[value.index()].is_used_after > block.index()
+    }
+
+    /// The key load that a splat repeats in all lanes, if that is what `inst` does.
+    pub(super) fn splatted_key(&self, inst: &Inst) -> Option<&'a Inst> {
+        let Inst::Splat { a, .. } = *inst else {
+            return None;
+        };
+        self.inst(a)
+            .filter(|load| matches!(load, Inst::LoadKey { .. }))
+    }
+
+    /// Whether a value is best computed where its only use is, in the same block: it becomes an operand in memory or a
+    /// condition in the flags there, and holds no register in between.
+    pub(super) fn sinks(&self, value: ValueId) -> bool {
+        let Value {
+            inst: Some(inst),
+            count: 1,
+            is_local: true,
+            user,
+            ..
+        } = self.values[value.index()]
+        else {
+            return false;
+        };
+        match (inst, user) {
+            (Inst::LoadLanes { .. }, User::Inst(_)) => true,
+            (Inst::Load { .. }, User::Inst(Inst::Splat { .. })) => true,
+            (Inst::Compare { .. }, User::Inst(Inst::Select { cond, .. }))
+            | (Inst::Compare { .. }, User::Terminator(Terminator::BranchIf { cond, .. })) => {
+                *cond == value
+            }
+            _ => false,
+        }
+    }
+}

@@ -1,0 +1,406 @@
+//! What this machine can run, decided once per process.
+//!
+//! [`Cpu::decide`] is one pure function over the registers that CPUID and XGETBV return, so that tests feed it tables. Two
+//! things have to agree before AVX2 code may run: the CPU has the instructions, and the operating system saves the upper
+//! halves of the vector registers when it switches threads. Asking the CPU alone crashes on the machines where they differ.
+//!
+//! `PKTJIT_ENGINE` is read here too, because it is just as fixed for the life of the process.
+
+use std::sync::OnceLock;
+
+use pktjit_jit::{Caches, Features, Isa, Target};
+
+/// What a machine offers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cpu {
+    /// Whether AVX2 code runs, or what is missing.
+    pub avx2: Result<(), &'static str>,
+    /// Extensions that AVX2 code may use besides.
+    pub features: Features,
+    /// Cache sizes of one core.
+    pub caches: Caches,
+}
+
+/// The registers that the decision is made from, as the instructions return them; 0 where a leaf does not exist.
+#[derive(Clone, Debug, Default)]
+struct CpuidLeaves {
+    /// Leaf 0: EBX, EDX, ECX, which spell the vendor.
+    vendor: [u8; 12],
+    /// Leaf 1.
+    leaf1_eax: u32,
+    /// Leaf 1.
+    leaf1_ecx: u32,
+    /// Leaf 7, subleaf 0.
+    leaf7_ebx: u32,
+    /// Which register states the operating system saves; means nothing unless OSXSAVE is set.
+    xcr0: u64,
+    /// EAX, EBX and ECX of each subleaf of leaf 4, or of 0x8000_001D, which has the same form.
+    caches: Vec<[u32; 3]>,
+}
+
+/// What the planner assumes where the CPU does not tell.
+const DEFAULT_CACHES: Caches = Target::x86_64_avx2().caches;
+
+impl Cpu {
+    /// This machine.
+    #[must_use]
+    pub fn host() -> &'static Self {
+        static HOST: OnceLock<Cpu> = OnceLock::new();
+        HOST.get_or_init(detect)
+    }
+
+    /// What AVX2 code for this machine is made for.
+    ///
+    /// # Errors
+    /// What the machine lacks.
+    pub fn target(&self) -> Result<Target, &'static str> {
+        self.avx2.map(|()| Target {
+            isa: Isa::X86_64,
+            features: self.features,
+            caches: self.caches,
+        })
+    }
+
+    /// Whether code that was made for `target` runs here.
+    #[must_use]
+    pub fn runs(&self, target: &Target) -> bool {
+        let Target {
+            isa: Isa::X86_64,
+            features: asked,
+            ..
+        } = *target
+        else {
+            return false;
+        };
+        let here = self.features;
+        self.avx2.is_ok()
+            && [
+                (asked.bmi1, here.bmi1),
+                (asked.bmi2, here.bmi2),
+                (asked.movbe, here.movbe),
+                (asked.popcnt, here.popcnt),
+            ]
+            .iter()
+            .all(|&(asked, here)| here || !asked)
+    }
+
+    #[cfg_attr(
+        not(target_arch = "x86_64"),
+        expect(dead_code, reason = "only x86-64 has CPUID")
+    )]
+    fn decide(cpuid: &CpuidLeaves) -> Self {
+        let leaf1 = |bit: u32| cpuid.leaf1_ecx >> bit & 1 == 1;
+        let leaf7 = |bit: u32| cpuid.leaf7_ebx >> bit & 1 == 1;
+        let (movbe, popcnt, osxsave, avx) = (leaf1(22), leaf1(23), leaf1(27), leaf1(28));
+        let (bmi1, avx2, bmi2) = (leaf7(3), leaf7(5), leaf7(8));
+        // Bit 1 is the state of the xmm registers, bit 2 that of the upper halves of the ymm registers.
+        let saves_ymm = cpuid.xcr0 & 0b110 == 0b110;
+        Self {
+            avx2: if !(avx && avx2) {
+                Err("the CPU has no AVX2")
+            } else if !(osxsave && saves_ymm) {
+                Err("the operating system does not save the AVX registers")
+            } else {
+                Ok(())
+            },
+            features: Features {
+                bmi1,
+                bmi2,
+                movbe,
+                popcnt,
+                fast_pext: bmi2 && cpuid.has_fast_pext(),
+            },
+            caches: cpuid.caches(),
+        }
+    }
+}
+
+impl CpuidLeaves {
+    /// `pext` takes one step on Intel, and on AMD since family 19h (Zen 3); before, microcode takes some 250 cycles.
+    fn has_fast_pext(&self) -> bool {
+        let base = self.leaf1_eax >> 8 & 0xf;
+        let extended = self.leaf1_eax >> 20 & 0xff;
+        let family = if base == 0xf { base + extended } else { base };
+        match &self.vendor {
+            b"GenuineIntel" => true,
+            b"AuthenticAMD" => family >= 0x19,
+            _ => false,
+        }
+    }
+
+    fn caches(&self) -> Caches {
+        const DATA: u32 = 1;
+        const UNIFIED: u32 = 3;
+        let mut caches = DEFAULT_CACHES;
+        for &[eax, ebx, ecx] in &self.caches {
+            let ways = u64::from(ebx >> 22) + 1;
+            let partitions = u64::from(ebx >> 12 & 0x3ff) + 1;
+            let line = u64::from(ebx & 0xfff) + 1;
+            let sets = u64::from(ecx) + 1;
+            // The widths of the fields sum to 64 bits, and all ones would be 2^64.
+            let Some(bytes) = (ways * partitions * line)
+                .checked_mul(sets)
+                .and_then(|bytes| usize::try_from(bytes).ok())
+            else {
+                continue;
+            };
+            match (eax >> 5 & 0b111, eax & 0b1_1111) {
+                (1, DATA | UNIFIED) => caches.l1d = bytes,
+                (2, DATA | UNIFIED) => caches.l2 = bytes,
+                (3, DATA | UNIFIED) => caches.l3 = bytes,
+                _ => {}
+            }
+        }
+        caches
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+fn detect() -> Cpu {
+    use raw_cpuid::cpuid;
+
+    /// # Safety
+    /// CPUID reports OSXSAVE.
+    #[target_feature(enable = "xsave")]
+    unsafe fn xcr0() -> u64 {
+        // SAFETY: register 0 exists wherever the instruction does, which the caller has checked.
+        unsafe { std::arch::x86_64::_xgetbv(0) }
+    }
+
+    let leaf0 = cpuid!(0);
+    let [ebx, edx, ecx] = [leaf0.ebx, leaf0.edx, leaf0.ecx].map(u32::to_le_bytes);
+    let mut vendor = [0; 12];
+    for (slot, &byte) in vendor.iter_mut().zip([ebx, edx, ecx].as_flattened()) {
+        *slot = byte;
+    }
+    let leaf1 = cpuid!(1);
+    let max_extended = cpuid!(0x8000_0000_u32).eax;
+    // Leaf 4 is empty on AMD, whose own leaf has the same form.
+    let cache_leaf = if vendor == *b"GenuineIntel" {
+        Some(4).filter(|&leaf| leaf <= leaf0.eax)
+    } else {
+        Some(0x8000_001D).filter(|&leaf| leaf <= max_extended)
+    };
+    // Subleaves end at one without a cache; the bound is for emulators that repeat the last one for ever.
+    let caches = cache_leaf.map_or(Vec::new(), |leaf| {
+        (0..16_u32)
+            .map(|subleaf| cpuid!(leaf, subleaf))
+            .take_while(|cache| cache.eax & 0b1_1111 != 0)
+            .map(|cache| [cache.eax, cache.ebx, cache.ecx])
+            .collect()
+    });
+    Cpu::decide(&CpuidLeaves {
+        vendor,
+        leaf1_eax: leaf1.eax,
+        leaf1_ecx: leaf1.ecx,
+        leaf7_ebx: if leaf0.eax >= 7 {
+            cpuid!(7_u32, 0_u32).ebx
+        } else {
+            0
+        },
+        xcr0: if leaf1.ecx >> 27 & 1 == 1 {
+            // SAFETY: bit 27 is OSXSAVE: the CPU has XGETBV and the operating system has switched it on.
+            unsafe { xcr0() }
+        } else {
+            0
+        },
+        caches,
+    })
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn detect() -> Cpu {
+    Cpu {
+        avx2: Err("this is not an x86-64 machine"),
+        features: Features::default(),
+        caches: DEFAULT_CACHES,
+    }
+}
+
+/// What `PKTJIT_ENGINE` says, if it says anything.
+pub(crate) fn engine_override() -> Option<&'static str> {
+    static OVERRIDE: OnceLock<Option<String>> = OnceLock::new();
+    OVERRIDE
+        .get_or_init(|| {
+            let value = std::env::var_os("PKTJIT_ENGINE")?;
+            Some(value.to_string_lossy().into_owned())
+        })
+        .as_deref()
+        .filter(|value| !value.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const OSXSAVE: u32 = 1 << 27;
+    const AVX: u32 = 1 << 28;
+    const AVX2: u32 = 1 << 5;
+
+    fn leaves(leaf1_ecx: u32, leaf7_ebx: u32, xcr0: u64) -> CpuidLeaves {
+        CpuidLeaves {
+            vendor: *b"GenuineIntel",
+            leaf1_ecx,
+            leaf7_ebx,
+            xcr0,
+            ..CpuidLeaves::default()
+        }
+    }
+
+    #[test]
+    fn avx2_wants_both_the_cpu_and_the_operating_system() {
+        for (leaf1, leaf7, xcr0, expected) in [
+            (OSXSAVE | AVX, AVX2, 0x7, true),
+            (OSXSAVE | AVX, AVX2, 0xe7, true),
+            (OSXSAVE | AVX, AVX2, 0x6, true),
+            (AVX, AVX2, 0x7, false),
+            (OSXSAVE | AVX, AVX2, 0x3, false),
+            (OSXSAVE | AVX, AVX2, 0x5, false),
+            (OSXSAVE | AVX, AVX2, 0x0, false),
+            (OSXSAVE, AVX2, 0x7, false),
+            (OSXSAVE | AVX, 0, 0x7, false),
+            (0, 0, 0, false),
+        ] {
+            let cpu = Cpu::decide(&leaves(leaf1, leaf7, xcr0));
+            assert_eq!(
+                cpu.avx2.is_ok(),
+                expected,
+                "{leaf1:#x} {leaf7:#x} {xcr0:#x}"
+            );
+            assert_eq!(cpu.target().is_ok(), expected);
+        }
+    }
+
+    #[test]
+    fn one_bit_of_leaf_1_switches_one_feature() {
+        for bit in 0..32 {
+            let cpu = Cpu::decide(&leaves(1 << bit, 0, 0));
+            let expected = Features {
+                movbe: bit == 22,
+                popcnt: bit == 23,
+                ..Features::default()
+            };
+            assert_eq!(cpu.features, expected, "bit {bit}");
+            assert!(cpu.avx2.is_err(), "bit {bit}");
+        }
+    }
+
+    #[test]
+    fn one_bit_of_leaf_7_switches_one_feature() {
+        for bit in 0..32 {
+            let cpu = Cpu::decide(&leaves(OSXSAVE | AVX, 1 << bit, 0x7));
+            let expected = Features {
+                bmi1: bit == 3,
+                bmi2: bit == 8,
+                fast_pext: bit == 8,
+                ..Features::default()
+            };
+            assert_eq!(cpu.features, expected, "bit {bit}");
+            assert_eq!(cpu.avx2.is_ok(), bit == 5, "bit {bit}");
+        }
+    }
+
+    #[test]
+    fn pext_is_slow_on_amd_before_zen_3() {
+        for (vendor, leaf1_eax, expected) in [
+            (b"GenuineIntel", 0x0003_06c3, true),  // Haswell, family 6
+            (b"AuthenticAMD", 0x0080_0f11, false), // Zen 1, family 17h
+            (b"AuthenticAMD", 0x0083_0f10, false), // Zen 2, family 17h
+            (b"AuthenticAMD", 0x00a2_0f10, true),  // Zen 3, family 19h
+            (b"AuthenticAMD", 0x00b4_0f40, true),  // Zen 5, family 1Ah
+            (b"HygonGenuine", 0x0090_0f22, false), // Zen 1 under licence, family 18h
+            (b"CentaurHauls", 0x0000_06f2, false), // not known
+        ] {
+            let cpuid = CpuidLeaves {
+                vendor: *vendor,
+                leaf1_eax,
+                leaf7_ebx: 1 << 8,
+                ..CpuidLeaves::default()
+            };
+            assert_eq!(
+                Cpu::decide(&cpuid).features.fast_pext,
+                expected,
+                "{leaf1_eax:#x}"
+            );
+        }
+    }
+
+    #[test]
+    fn cache_sizes_are_products_of_their_fields() {
+        // L1 data 48 KiB of 12 ways, L1 code 32 KiB, L2 2 MiB of 16 ways, L3 30 MiB of 12 ways.
+        let cpuid = CpuidLeaves {
+            caches: vec![
+                [0x21, 11 << 22 | 63, 63],
+                [0x22, 7 << 22 | 63, 63],
+                [0x43, 15 << 22 | 63, 2047],
+                [0x63, 11 << 22 | 63, 40959],
+            ],
+            ..CpuidLeaves::default()
+        };
+        let expected = Caches {
+            l1d: 48 << 10,
+            l2: 2 << 20,
+            l3: 30 << 20,
+        };
+        assert_eq!(cpuid.caches(), expected);
+    }
+
+    #[test]
+    fn absurd_cache_sizes_are_ignored() {
+        let cpuid = CpuidLeaves {
+            caches: vec![[0x21, u32::MAX, u32::MAX]],
+            ..CpuidLeaves::default()
+        };
+        assert_eq!(cpuid.caches(), DEFAULT_CACHES);
+    }
+
+    #[test]
+    fn code_for_more_than_the_cpu_has_does_not_run_there() {
+        let cpu = Cpu::decide(&leaves(OSXSAVE | AVX, AVX2, 0x7));
+        let plain = cpu.target().unwrap();
+        assert!(cpu.runs(&plain));
+        for set in [
+            |features: &mut Features| features.bmi1 = true,
+            |features: &mut Features| features.bmi2 = true,
+            |features: &mut Features| features.movbe = true,
+            |features: &mut Features| features.popcnt = true,
+        ] {
+            let mut target = plain;
+            set(&mut target.features);
+            assert!(!cpu.runs(&target), "{:?}", target.features);
+        }
+        let without = Cpu::decide(&CpuidLeaves::default());
+        assert!(!without.runs(&plain));
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    #[test]
+    fn detection_agrees_with_the_standard_library() {
+        let cpu = Cpu::host();
+        assert_eq!(cpu.avx2.is_ok(), is_x86_feature_detected!("avx2"));
+        if cpu.avx2.is_ok() {
+            assert_eq!(cpu.features.bmi1, is_x86_feature_detected!("bmi1"));
+            assert_eq!(cpu.features.bmi2, is_x86_feature_detected!("bmi2"));
+            assert_eq!(cpu.features.movbe, is_x86_feature_detected!("movbe"));
+            assert_eq!(cpu.features.popcnt, is_x86_feature_detected!("popcnt"));
+        }
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn every_core_gives_the_same_answer() {
+        let size = std::mem::size_of::<libc::cpu_set_t>();
+        for core in 0..std::thread::available_parallelism().unwrap().get() {
+            // SAFETY: the set is plain data that lives until the call returns; only this thread is moved.
+            let pinned = unsafe {
+                let mut only: libc::cpu_set_t = std::mem::zeroed();
+                libc::CPU_SET(core, &mut only);
+                libc::sched_setaffinity(0, size, &only)
+            };
+            // A core that this process may not use cannot answer differently either.
+            if pinned == 0 {
+                assert_eq!(detect(), *Cpu::host(), "core {core}");
+            }
+        }
+    }
+}
