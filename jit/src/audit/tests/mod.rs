@@ -5,6 +5,7 @@
 
 mod bounds;
 mod control;
+mod generated;
 mod instructions;
 mod loops;
 mod memory;

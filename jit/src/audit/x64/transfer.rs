@@ -313,14 +313,17 @@ impl Reader<'_> {
     fn conditional_move(&self) -> Value {
         let condition = self.instruction().condition_code();
         let given = |condition: ConditionCode, i: u32| {
-            let mut state = self.state.clone();
-            state.assume(condition);
-            match self.register(i) {
+            let state = self.state.given(condition)?;
+            Some(match self.register(i) {
                 Some(register) => state.read(register),
                 None => self.value(i),
-            }
+            })
         };
-        given(condition, 1).join(given(negate(condition), 0))
+        match (given(condition, 1), given(negate(condition), 0)) {
+            (Some(moved), Some(kept)) => moved.join(kept),
+            (Some(value), None) | (None, Some(value)) => value,
+            (None, None) => Value::ANY,
+        }
     }
 
     /// What the flags say afterwards, if the instruction changes them.
