@@ -23,6 +23,8 @@ pub(super) struct Layout<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Access {
     pub(super) bytes: u64,
+    /// What the address has to be a multiple of, or the CPU traps.
+    pub(super) alignment: u64,
     pub(super) is_read: bool,
     pub(super) is_write: bool,
 }
@@ -128,6 +130,12 @@ impl<'a> Layout<'a> {
         has_element: bool,
         counts: &mut Accesses,
     ) -> Result<Value, String> {
+        if access.bytes == 0 {
+            return Err("it is not known how many bytes".into());
+        }
+        if !self.is_aligned(pointer, access.alignment) {
+            return Err(format!("not at a multiple of {}", access.alignment));
+        }
         let is_result = matches!(pointer.base, Base::Results);
         if access.is_write && !is_result {
             return Err("only results are written".into());
@@ -182,9 +190,37 @@ impl<'a> Layout<'a> {
                 let (start, end) = (self.code.pool_offset, self.code.bytes.len());
                 within(pointer, access.bytes, start as u64, end as u64)?;
                 counts.pool += 1;
-                Ok(any)
+                Ok(self.constant(pointer, access.bytes).unwrap_or(any))
             }
         }
+    }
+
+    /// The number that is in the pool at a constant offset.
+    fn constant(self, pointer: Pointer, bytes: u64) -> Option<Value> {
+        let start = pointer.offset.as_constant()? as usize;
+        let bytes = self.code.bytes.get(start..start + bytes as usize)?;
+        let number = (bytes.len() <= 8).then(|| {
+            let little_endian = bytes.iter().rev();
+            little_endian.fold(0, |number, &byte| number << 8 | u64::from(byte))
+        });
+        number.map(Value::constant)
+    }
+
+    /// Whether an address is a multiple of `alignment`: code and region start at multiples of [`TABLE_ALIGN`].
+    fn is_aligned(self, pointer: Pointer, alignment: u64) -> bool {
+        let base = match pointer.base {
+            _ if alignment == 1 => return true,
+            Base::Key { .. } | Base::KeyArray | Base::Results => return false,
+            Base::Code => 0,
+            Base::Table { table, .. } => match self.code.tables.get(table.index()) {
+                Some(&Placement::Pool(start) | &Placement::Region(start)) => start as u64,
+                None => return false,
+            },
+        };
+        alignment <= TABLE_ALIGN as u64
+            && base.is_multiple_of(alignment)
+            && pointer.row.is_multiple_of(alignment)
+            && pointer.offset.is_multiple_of(alignment)
     }
 }
 

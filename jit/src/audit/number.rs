@@ -176,6 +176,9 @@ impl Number {
     }
 
     pub(super) fn and(self, other: Self) -> Self {
+        if let Some((a, b)) = self.constants(other) {
+            return Self::constant(a & b);
+        }
         for (mask, number) in [(self, other), (other, self)] {
             if mask.as_constant() == Some(all_bits(mask.max)) && number.max <= mask.max {
                 return number;
@@ -186,18 +189,29 @@ impl Number {
     }
 
     pub(super) fn or(self, other: Self) -> Self {
+        if let Some((a, b)) = self.constants(other) {
+            return Self::constant(a | b);
+        }
+        let ones = self.ones | other.ones;
         let zeros = self.low_zeros().min(other.low_zeros());
         Self::aligned(
-            self.min.max(other.min),
+            self.min.max(other.min).max(ones),
             self.union_max(other),
             zeros,
-            self.ones | other.ones,
+            ones,
         )
     }
 
     pub(super) fn xor(self, other: Self) -> Self {
+        if let Some((a, b)) = self.constants(other) {
+            return Self::constant(a ^ b);
+        }
         let zeros = self.low_zeros().min(other.low_zeros());
         Self::aligned(0, self.union_max(other), zeros, 0)
+    }
+
+    fn constants(self, other: Self) -> Option<(u64, u64)> {
+        Some((self.as_constant()?, other.as_constant()?))
     }
 
     /// No number whose bits are bits of one or the other is above this.
@@ -245,22 +259,19 @@ impl Number {
         Self::up_to(u64::from(64 - self.max.leading_zeros()))
     }
 
-    /// Those up to `max`. Where there is none the path is not taken, and whatever is said about it holds.
-    pub(super) fn at_most(self, max: u64) -> Self {
-        if max < self.min || max >= self.max {
-            return self;
-        }
-        Self::new(self.min, max, self.step, self.ones)
+    /// Those up to `max`, if any.
+    pub(super) fn at_most(self, max: u64) -> Option<Self> {
+        let max = max.min(self.max);
+        (max >= self.min).then(|| Self::new(self.min, max, self.step, self.ones))
     }
 
-    /// Those from `min` on.
-    pub(super) fn at_least(self, min: u64) -> Self {
-        if min > self.max || min <= self.min {
-            return self;
-        }
+    /// Those from `min` on, if any.
+    pub(super) fn at_least(self, min: u64) -> Option<Self> {
+        let more = min.saturating_sub(self.min);
         // Up to the next possible number; `max` is one, so there is a next one.
-        let steps = (min - self.min).div_ceil(self.step.max(1));
-        Self::new(self.min + steps * self.step, self.max, self.step, self.ones)
+        let steps = more.div_ceil(self.step.max(1));
+        (min <= self.max)
+            .then(|| Self::new(self.min + steps * self.step, self.max, self.step, self.ones))
     }
 }
 
@@ -403,8 +414,10 @@ mod tests {
             };
             covers(&a, &b, |x, _| x, x.join(y))
                 && covers(&a, &b, |_, y| y, x.widen(y))
-                && rest(|value, bound| value <= bound).all(|v| x.at_most(bound).holds(v))
-                && rest(|value, bound| value >= bound).all(|v| x.at_least(bound).holds(v))
+                && rest(|value, bound| value <= bound)
+                    .all(|v| x.at_most(bound).is_some_and(|rest| rest.holds(v)))
+                && rest(|value, bound| value >= bound)
+                    .all(|v| x.at_least(bound).is_some_and(|rest| rest.holds(v)))
         });
     }
 }
