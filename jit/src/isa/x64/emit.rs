@@ -4,6 +4,14 @@
 //! `vbroadcastss ymm, m32`). What is used here was chosen around them; what dynasm lacks is written by hand; and the tests
 //! decode every form with another crate and compare it with what was meant.
 
+#![expect(
+    clippy::useless_conversion,
+    reason = "`dynasm!` converts register numbers to u8, which ours are"
+)]
+
+#[cfg(test)]
+mod tests;
+
 use dynasmrt::x64::X64Relocation;
 use dynasmrt::{DynamicLabel, DynasmApi, DynasmLabelApi, dynasm};
 
@@ -343,5 +351,5 @@ fn lane_bits(b: &mut Buffer, dst: u8, src: u8) {
     let high = u8::from(dst < 8) << 7 | 1 << 6 | u8::from(src < 8) << 5;
     let modrm = 0b11 << 6 | (dst & 7) << 3 | src & 7;
     b.assembler
-        .extend([0xc4, high | 0b00001, 0b0_1111_1_00, 0x50, modrm]);
+        .extend([0xc4, high | 0b0_0001, 0b0111_1100, 0x50, modrm]);
 }

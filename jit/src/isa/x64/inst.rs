@@ -229,9 +229,25 @@ impl Cond {
     }
 }
 
+/// Declares the instructions together with the names of all of them: the tests of `emit` insist on a sample of each.
+macro_rules! instructions {
+    ($(#[$meta:meta])* $name:ident {
+        $($(#[$doc:meta])* $form:ident $({ $($field:ident: $ty:ty),* $(,)? })?,)*
+    }) => {
+        $(#[$meta])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub(super) enum $name { $($(#[$doc])* $form $({ $($field: $ty),* })?),* }
+
+        impl $name {
+            #[cfg(test)]
+            pub(super) const FORMS: &[&str] = &[$(stringify!($form)),*];
+        }
+    };
+}
+
+instructions! {
 /// One machine instruction.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Inst {
+Inst {
     /// `endbr64`: where indirect calls may land.
     Endbr,
     /// `vzeroupper`
@@ -364,6 +380,7 @@ pub(super) enum Inst {
     Shuffle128 { dst: Reg, src: Reg, imm: u8 },
     /// `vpminud dst, a, b` on 128 bits
     Min128 { dst: Reg, a: Reg, b: Reg },
+}
 }
 
 /// How an instruction treats an operand.
