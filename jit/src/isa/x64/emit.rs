@@ -84,6 +84,16 @@ macro_rules! memory {
     };
 }
 
+/// `op a, [address]` on general registers of either size.
+macro_rules! sized_memory {
+    ($buffer:ident, $size:expr, $address:expr; $op:ident $a:expr) => {
+        match $size {
+            Size::S32 => memory!($buffer, $address; $op Rd($a), DWORD),
+            Size::S64 => memory!($buffer, $address; $op Rq($a), QWORD),
+        }
+    };
+}
+
 /// Appends `inst`, whose registers are all physical and whose labels `labels` resolves.
 pub(super) fn emit(b: &mut Buffer, inst: &Inst, labels: &[DynamicLabel]) {
     match *inst {
@@ -118,10 +128,7 @@ pub(super) fn emit(b: &mut Buffer, inst: &Inst, labels: &[DynamicLabel]) {
         } => load(b, dst.encoding(), address, width),
         Inst::LoadSwapped { dst, address, size } => {
             let dst = dst.encoding();
-            match size {
-                Size::S32 => memory!(b, address; movbe Rd(dst), DWORD),
-                Size::S64 => memory!(b, address; movbe Rq(dst), QWORD),
-            }
+            sized_memory!(b, size, address; movbe dst)
         }
         Inst::Store { to, src } => asm!(b; mov [Rq(to.encoding())], Rd(src.encoding())),
         Inst::Bswap { dst, size } => match size {
@@ -141,6 +148,14 @@ pub(super) fn emit(b: &mut Buffer, inst: &Inst, labels: &[DynamicLabel]) {
             a,
             b: Source::Imm(imm),
         } => cmp(b, size, a.encoding(), imm),
+        Inst::Cmp {
+            size,
+            a,
+            b: Source::Mem(address),
+        } => {
+            let a = a.encoding();
+            sized_memory!(b, size, address; cmp a)
+        }
         Inst::TestSelf { size, a } => sized!(b, size; test a.encoding(), a.encoding()),
         Inst::Dec { dst } => asm!(b; dec Rq(dst.encoding())),
         Inst::Shift { op, size, dst, by } => shift(b, op, size, dst.encoding(), by.cast_signed()),
@@ -285,6 +300,13 @@ fn alu(b: &mut Buffer, op: Alu, size: Size, dst: u8, src: Source) {
             Alu::And => immediate!(b, size; and dst, imm),
             Alu::Or => immediate!(b, size; or dst, imm),
             Alu::Xor => immediate!(b, size; xor dst, imm),
+        },
+        Source::Mem(address) => match op {
+            Alu::Add => sized_memory!(b, size, address; add dst),
+            Alu::Sub => sized_memory!(b, size, address; sub dst),
+            Alu::And => sized_memory!(b, size, address; and dst),
+            Alu::Or => sized_memory!(b, size, address; or dst),
+            Alu::Xor => sized_memory!(b, size, address; xor dst),
         },
     }
 }

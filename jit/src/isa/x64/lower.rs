@@ -245,8 +245,7 @@ impl<'a> Lowering<'a> {
             self.rows[value.index()] = Some(self.row(value, table, index));
         } else {
             let reg = self.compute(value, inst);
-            let is_cheap =
-                matches!(inst, Ir::LoadKey { .. }) || self.uses.splatted_key(inst).is_some();
+            let is_cheap = self.uses.is_cheap(inst);
             if let Some(index) = reg.virtual_index().filter(|_| is_cheap) {
                 self.body.registers[index].recomputable = Some(value);
             }

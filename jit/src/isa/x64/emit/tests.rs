@@ -97,6 +97,7 @@ fn source(size: Size, source: Source) -> Operand {
     match source {
         Source::Reg(reg) => general(size, reg),
         Source::Imm(imm) => Imm(imm.into()),
+        Source::Mem(address) => memory(address, if size == Size::S32 { 4 } else { 8 }),
     }
 }
 
@@ -304,7 +305,16 @@ fn samples() -> Vec<Inst> {
                 address,
                 width,
             }));
-            all.extend(SIZES.map(|size| Inst::LoadSwapped { dst, address, size }));
+            for size in SIZES {
+                let src = Source::Mem(address);
+                all.push(Inst::LoadSwapped { dst, address, size });
+                all.push(Inst::Cmp {
+                    size,
+                    a: dst,
+                    b: src,
+                });
+                all.extend(Alu::ALL.iter().map(|&op| Inst::Alu { op, size, dst, src }));
+            }
         }
         for src in GENERAL.map(Reg::general) {
             two_registers(dst, src, &mut all);

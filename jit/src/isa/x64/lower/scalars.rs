@@ -1,7 +1,7 @@
 //! Scalar instructions, in 32 bits where the facts say that nothing is lost.
 
 use pktjit_ir::program::{BinaryOp, CompareOp, Inst as Ir};
-use pktjit_ir::{ByteOrder, ValueId};
+use pktjit_ir::{ByteOrder, TableId, ValueId};
 
 use super::{Lowering, key_address, width};
 use crate::isa::x64::abi;
@@ -54,15 +54,38 @@ impl Lowering<'_> {
     }
 
     fn alu(&mut self, op: Alu, size: Size, a: ValueId, b: ValueId) -> Reg {
-        let constant = self.uses.constant(b);
-        let src = match (op, size, constant) {
+        // A number in memory is best second.
+        let (a, b) = if op != Alu::Sub && self.is_sunk_load(a) && self.uses.constant(b).is_none() {
+            (b, a)
+        } else {
+            (a, b)
+        };
+        let (src, table) = match (op, size, self.uses.constant(b)) {
             // The other operand has no bits above.
-            (Alu::And, Size::S32, Some(mask)) => Source::Imm((mask as u32).cast_signed()),
-            _ => self.source(b, size),
+            (Alu::And, Size::S32, Some(mask)) => (Source::Imm((mask as u32).cast_signed()), None),
+            _ => self.any_source(b, size),
         };
         let dst = self.copy(a);
-        self.push(Inst::Alu { op, size, dst, src });
+        self.push_reading(Inst::Alu { op, size, dst, src }, table);
         dst
+    }
+
+    fn is_sunk_load(&self, value: ValueId) -> bool {
+        self.registers[value.index()].is_none()
+            && matches!(self.uses.inst(value), Some(Ir::Load { .. }))
+    }
+
+    /// The second operand of a scalar instruction, in memory where it is used but once, and the table that it reads.
+    fn any_source(&mut self, value: ValueId, size: Size) -> (Source, Option<TableId>) {
+        if self.is_sunk_load(value)
+            && let Some(&Ir::Load { row, column, index }) = self.uses.inst(value)
+            && self.column_width(row, column) >= Some(size)
+        {
+            // Of a wider number the low bytes come first, and they are all that counts.
+            let (address, table, _) = self.indexed_element(row, column, index);
+            return (Source::Mem(address), Some(table));
+        }
+        (self.source(value, size), None)
     }
 
     /// An `and` has no more bits than its narrower operand.
@@ -71,8 +94,9 @@ impl Lowering<'_> {
     }
 
     fn mul(&mut self, size: Size, a: ValueId, b: ValueId) -> Reg {
-        match self.source(b, size) {
-            Source::Imm(imm) => {
+        let constant = self.uses.constant(b);
+        match constant.and_then(|constant| size.immediate(constant)) {
+            Some(imm) => {
                 let (src, dst) = (self.reg(a), self.general());
                 self.push(Inst::MulImm {
                     size,
@@ -82,7 +106,8 @@ impl Lowering<'_> {
                 });
                 dst
             }
-            Source::Reg(src) => {
+            None => {
+                let src = self.reg(b);
                 let dst = self.copy(a);
                 self.push(Inst::Mul { size, dst, src });
                 dst
@@ -249,11 +274,13 @@ impl Lowering<'_> {
             (a, b, cond)
         };
         let size = self.common_size(a, b);
-        let (a, b) = (self.reg(a), self.source(b, size));
-        self.push(match (cond, b) {
+        let a = self.reg(a);
+        let (b, table) = self.any_source(b, size);
+        let inst = match (cond, b) {
             (Cond::Equal | Cond::NotEqual, Source::Imm(0)) => Inst::TestSelf { size, a },
             _ => Inst::Cmp { size, a, b },
-        });
+        };
+        self.push_reading(inst, table);
         cond
     }
 

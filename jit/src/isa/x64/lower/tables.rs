@@ -24,6 +24,16 @@ impl<'a> Lowering<'a> {
         &self.program.tables[id.index()]
     }
 
+    /// The size of the numbers in a column.
+    pub(super) fn column_width(&self, row: ValueId, column: u8) -> Option<Size> {
+        let table = self.table(self.row_table(row));
+        match table.columns[usize::from(column)].bytes {
+            4 => Some(Size::S32),
+            8 => Some(Size::S64),
+            _ => None,
+        }
+    }
+
     /// A register with the address of a table.
     fn table_base(&mut self, table: TableId) -> Reg {
         let dst = self.general();
