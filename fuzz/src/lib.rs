@@ -1,3 +1,7 @@
-//! Generators, oracles and regressions that look for the key on which two engines differ.
+//! Generators, oracles, drivers and regressions that look for the key on which two engines differ.
 
+pub mod filetest;
+pub mod r#gen;
 pub mod guard;
+
+pub use r#gen::program::ValidProgram;

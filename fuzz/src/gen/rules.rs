@@ -35,45 +35,75 @@ impl Case {
     pub fn rule_set(&self) -> RuleSet {
         let builder = RuleSet::builder(self.layout()).overlap(Overlap::First);
         let rules = self.rules.iter().cloned();
-        rules.fold(builder, |builder, rule| builder.rule(rule)).build().expect("generated rules are valid")
+        rules
+            .fold(builder, |builder, rule| builder.rule(rule))
+            .build()
+            .expect("generated rules are valid")
     }
 
     /// The bytes of the keys, end to end.
     #[must_use]
     pub fn encoded_keys(&self) -> Vec<u8> {
         let layout = self.layout();
-        self.keys.iter().flat_map(|values| layout.encode(values)).collect()
+        self.keys
+            .iter()
+            .flat_map(|values| layout.encode(values))
+            .collect()
     }
 }
 
 impl Arbitrary for Case {
     fn arbitrary(g: &mut Gen) -> Self {
         let fields = fields(g);
-        let count = *g.choose(&[0, 1, 2, 7, 8, 9, 16, 30, 62, 63, 64, 65, 100, 300]).unwrap_or(&1);
+        let count = *g
+            .choose(&[0, 1, 2, 7, 8, 9, 16, 30, 62, 63, 64, 65, 100, 300])
+            .unwrap_or(&1);
         let style = Style::pick(g);
         let mut rules: Vec<Rule> = Vec::new();
         for _ in 0..count {
             let rule = match g.choose(&rules).cloned() {
                 Some(parent) if below(g, 4) == 0 => relative(g, &fields, parent),
-                _ => Rule::new(fields.iter().map(|(field, _)| condition(g, field, style)).collect::<Vec<_>>()),
+                _ => Rule::new(
+                    fields
+                        .iter()
+                        .map(|(field, _)| condition(g, field, style))
+                        .collect::<Vec<_>>(),
+                ),
             };
-            let priority = if below(g, 8) == 0 { below(g, 3) as i32 - 1 } else { 0 };
+            let priority = if below(g, 8) == 0 {
+                below(g, 3) as i32 - 1
+            } else {
+                0
+            };
             rules.push(rule.with_priority(priority));
         }
         let keys = (0..64).map(|_| key(g, &fields, &rules)).collect();
-        Self { fields, rules, keys }
+        Self {
+            fields,
+            rules,
+            keys,
+        }
     }
 
     fn shrink(&self) -> Box<dyn Iterator<Item = Self>> {
         let cuts = |len: usize, edit: fn(usize, usize) -> Edit| {
-            let sizes = std::iter::successors(Some(len.div_ceil(2)), |&size| (size > 1).then_some(size / 2));
-            sizes.flat_map(move |size| (0..len).step_by(size.max(1)).map(move |start| edit(start, size)))
+            let sizes = std::iter::successors(Some(len.div_ceil(2)), |&size| {
+                (size > 1).then_some(size / 2)
+            });
+            sizes.flat_map(move |size| {
+                (0..len)
+                    .step_by(size.max(1))
+                    .map(move |start| edit(start, size))
+            })
         };
         let fields = self.fields.len();
         let edits: Vec<Edit> = cuts(self.keys.len(), Edit::DropKeys)
             .chain(cuts(self.rules.len(), Edit::DropRules))
             .chain((0..fields).filter(|_| fields > 1).map(Edit::DropField))
-            .chain((0..self.rules.len()).flat_map(|rule| (0..fields).map(move |field| Edit::Widen(rule, field))))
+            .chain(
+                (0..self.rules.len())
+                    .flat_map(|rule| (0..fields).map(move |field| Edit::Widen(rule, field))),
+            )
             .collect();
         let case = self.clone();
         Box::new(edits.into_iter().filter_map(move |edit| case.edited(&edit)))
@@ -96,8 +126,13 @@ impl Case {
     fn edited(&self, edit: &Edit) -> Option<Self> {
         let mut case = self.clone();
         match *edit {
-            Edit::DropKeys(start, size) => drop(case.keys.drain(start..(start + size).min(self.keys.len()))),
-            Edit::DropRules(start, size) => drop(case.rules.drain(start..(start + size).min(self.rules.len()))),
+            Edit::DropKeys(start, size) => {
+                drop(case.keys.drain(start..(start + size).min(self.keys.len())))
+            }
+            Edit::DropRules(start, size) => drop(
+                case.rules
+                    .drain(start..(start + size).min(self.rules.len())),
+            ),
             Edit::DropField(field) => {
                 case.fields.remove(field);
                 for rule in &mut case.rules {
@@ -134,7 +169,14 @@ enum Style {
 
 impl Style {
     fn pick(g: &mut Gen) -> Self {
-        *g.choose(&[Self::Mixed, Self::Mixed, Self::Exact, Self::Dense, Self::SameMask]).unwrap_or(&Self::Mixed)
+        *g.choose(&[
+            Self::Mixed,
+            Self::Mixed,
+            Self::Exact,
+            Self::Dense,
+            Self::SameMask,
+        ])
+        .unwrap_or(&Self::Mixed)
     }
 }
 
@@ -159,16 +201,26 @@ fn fields(g: &mut Gen) -> Vec<(Field, usize)> {
             4 => Field::inet_proto(&name),
             5 | 6 => Field::inet_service(&name),
             7 => Field::mark(&name),
-            _ => Field::integer(&name, 1 + below(g, 16) as u8).unwrap_or_else(|_| Field::mark(&name)),
+            _ => {
+                Field::integer(&name, 1 + below(g, 16) as u8).unwrap_or_else(|_| Field::mark(&name))
+            }
         };
-        let field = if below(g, 5) == 0 { field.with_byte_order(ByteOrder::Little) } else { field };
+        let field = if below(g, 5) == 0 {
+            field.with_byte_order(ByteOrder::Little)
+        } else {
+            field
+        };
         sum += usize::from(field.bytes());
         if sum > 64 {
             break;
         }
         let width = usize::from(field.bytes());
         fields.push((field, offset));
-        offset += if overlaps { 1 + below(g, width as u64) as usize } else { width + gap };
+        offset += if overlaps {
+            1 + below(g, width as u64) as usize
+        } else {
+            width + gap
+        };
     }
     fields
 }
@@ -183,7 +235,12 @@ fn value(g: &mut Gen, field: &Field, style: Style) -> u128 {
     match below(g, 8) {
         0 => u128::from(below(g, 4)) & max,
         1 => max - (u128::from(below(g, 4)) & max),
-        2 => (1u128 << (any % u128::from(field.bits()))).wrapping_sub(below(g, 3).into()).wrapping_add(1) & max,
+        2 => {
+            (1u128 << (any % u128::from(field.bits())))
+                .wrapping_sub(below(g, 3).into())
+                .wrapping_add(1)
+                & max
+        }
         // Few distinct values, so that rules share them.
         3 | 4 => (u128::from(below(g, 300)) * 0x0001_0001_0001_0001_0001) & max,
         _ => any,
@@ -194,17 +251,31 @@ fn condition(g: &mut Gen, field: &Field, style: Style) -> Match {
     let (a, b) = (value(g, field, style), value(g, field, style));
     match style {
         Style::Exact => return Match::Exact(a),
-        Style::SameMask => return Match::Prefix { value: a, len: field.bits() / 2 + 1 },
+        Style::SameMask => {
+            return Match::Prefix {
+                value: a,
+                len: field.bits() / 2 + 1,
+            };
+        }
         Style::Mixed | Style::Dense => {}
     }
     match below(g, 10) {
         0 => Match::Any,
         1..=3 => Match::Exact(a),
-        4 | 5 => Match::Prefix { value: a, len: below(g, u64::from(field.bits()) + 1) as u8 },
-        6 => Match::Range { lo: a.min(b), hi: a.max(b) },
+        4 | 5 => Match::Prefix {
+            value: a,
+            len: below(g, u64::from(field.bits()) + 1) as u8,
+        },
+        6 => Match::Range {
+            lo: a.min(b),
+            hi: a.max(b),
+        },
         7 | 8 => {
             let width = u128::from(below(g, 40));
-            Match::Range { lo: a, hi: a.saturating_add(width).min(field.max()) }
+            Match::Range {
+                lo: a,
+                hi: a.saturating_add(width).min(field.max()),
+            }
         }
         _ => Match::Mask { value: a, mask: b },
     }
@@ -219,10 +290,19 @@ fn relative(g: &mut Gen, fields: &[(Field, usize)], mut rule: Rule) -> Rule {
     rule.matches[i] = match below(g, 6) {
         0 => return rule,
         1 => Match::Any,
-        2 => Match::Range { lo: lo.saturating_sub(1), hi: if hi < max { hi + 1 } else { max } },
+        2 => Match::Range {
+            lo: lo.saturating_sub(1),
+            hi: if hi < max { hi + 1 } else { max },
+        },
         3 => Match::Exact(lo),
-        4 if hi < max => Match::Range { lo: hi + 1, hi: hi.saturating_add(1 + u128::from(below(g, 9))).min(max) },
-        _ => Match::Range { lo: lo + (hi - lo) / 2, hi },
+        4 if hi < max => Match::Range {
+            lo: hi + 1,
+            hi: hi.saturating_add(1 + u128::from(below(g, 9))).min(max),
+        },
+        _ => Match::Range {
+            lo: lo + (hi - lo) / 2,
+            hi,
+        },
     };
     rule
 }
@@ -231,7 +311,10 @@ fn relative(g: &mut Gen, fields: &[(Field, usize)], mut rule: Rule) -> Rule {
 fn key(g: &mut Gen, fields: &[(Field, usize)], rules: &[Rule]) -> Vec<u128> {
     let style = Style::Mixed;
     let Some(rule) = g.choose(rules).cloned() else {
-        return fields.iter().map(|(field, _)| value(g, field, style)).collect();
+        return fields
+            .iter()
+            .map(|(field, _)| value(g, field, style))
+            .collect();
     };
     let wild = below(g, 8);
     fields
@@ -250,7 +333,9 @@ fn key(g: &mut Gen, fields: &[(Field, usize)], rules: &[Rule]) -> Vec<u128> {
                 8 => hi.wrapping_add(1) & field.max(),
                 9 => value(g, field, style),
                 _ => match condition {
-                    Match::Mask { value, mask } => value & mask | u128::arbitrary(g) & field.max() & !mask,
+                    Match::Mask { value, mask } => {
+                        value & mask | u128::arbitrary(g) & field.max() & !mask
+                    }
                     _ => lo + u128::arbitrary(g) % (hi - lo).saturating_add(1),
                 },
             }

@@ -330,15 +330,12 @@ fn normalise<'a>(rule_set: &'a RuleSet, options: &Options) -> Input<'a> {
             .iter()
             .all(|m| *m == Match::Any)
     };
-    let default = rows
-        .iter()
-        .position(matches_all)
-        .map(|position| {
-            let default = rows[position];
-            // What follows it is weaker and never wins.
-            rows.truncate(position);
-            default
-        });
+    let default = rows.iter().position(matches_all).map(|position| {
+        let default = rows[position];
+        // What follows it is weaker and never wins.
+        rows.truncate(position);
+        default
+    });
     Input {
         rule_set,
         rows,

@@ -16,6 +16,7 @@
 
 use std::collections::HashMap;
 
+use crate::builder::ProgramBuilder;
 use crate::entity::{FieldId, ValueId};
 use crate::field::ByteOrder;
 use crate::key::KeyLayout;
@@ -26,6 +27,9 @@ use crate::structure::{Cost, Input, Refusal, empty};
 
 /// Tries for one pilot before the whole function is given up and begun again with other multipliers.
 const MAX_PILOT_TRIES: u32 = 1 << 14;
+/// Most windows of the key that stay in registers until they are compared; more are loaded again, so that few general
+/// registers are enough.
+const MAX_KEPT_WINDOWS: usize = 2;
 /// Sets of multipliers that are tried.
 const MAX_SEEDS: u32 = 8;
 
@@ -160,15 +164,20 @@ impl Hash {
         let mut b = input.program();
         let pilots = b.table(crate::table::flat("pilots", "multiplier", &function.pilots));
         let slots = b.table(self.slots(&function));
-        let mut keys: Vec<ValueId> = Vec::new();
+        let load = |b: &mut ProgramBuilder, window: &Window| {
+            let x = b.load_key(window.offset as u16, window.bytes, ByteOrder::Little);
+            let mask = window.read(&self.care);
+            if mask == window.max() {
+                x
+            } else {
+                b.binary_const(BinaryOp::And, x, mask)
+            }
+        };
+        let mut known: Vec<ValueId> = Vec::new();
         let mut hash: Option<ValueId> = None;
         for (window, &multiplier) in self.windows.iter().zip(&function.multipliers) {
-            let mut x = b.load_key(window.offset as u16, window.bytes, ByteOrder::Little);
-            let mask = window.read(&self.care);
-            if mask != window.max() {
-                x = b.binary_const(BinaryOp::And, x, mask);
-            }
-            keys.push(x);
+            let x = load(&mut b, window);
+            known.push(x);
             let product = b.binary_const(BinaryOp::Mul, x, multiplier);
             hash = Some(hash.map_or(product, |hash| b.binary(BinaryOp::Add, hash, product)));
         }
@@ -180,12 +189,17 @@ impl Hash {
         let index = b.shr(product, 64 - function.slot_bits);
         let row = b.row(slots, index);
         let mut differing: Option<ValueId> = None;
-        for (i, &x) in keys.iter().enumerate() {
+        for (i, window) in self.windows.iter().enumerate() {
+            let x = if self.windows.len() <= MAX_KEPT_WINDOWS {
+                known[i]
+            } else {
+                load(&mut b, window)
+            };
             let wanted = b.load(row, i as u8, None);
             let bits = b.binary(BinaryOp::Xor, x, wanted);
             differing = Some(differing.map_or(bits, |before| b.binary(BinaryOp::Or, before, bits)));
         }
-        let candidate = b.load(row, keys.len() as u8, None);
+        let candidate = b.load(row, self.windows.len() as u8, None);
         let found = match differing {
             Some(differing) => {
                 let zero = b.constant(0);
