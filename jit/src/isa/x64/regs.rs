@@ -456,3 +456,91 @@ pub(super) fn constant(dst: Reg, imm: u64) -> Inst {
         imm => Inst::MovImm { dst, imm },
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+
+    use quickcheck::{Gen, QuickCheck};
+
+    use super::*;
+    use crate::isa::x64::inst::{Vector, VectorSource};
+
+    /// What is in each register, by name of where it was at first; constants are negative.
+    type File = HashMap<Reg, i64>;
+
+    fn run(insts: &[Inst], file: &mut File) {
+        for inst in insts {
+            match *inst {
+                Inst::Mov { dst, src, .. } | Inst::VectorMov { dst, src } => {
+                    file.insert(dst, file[&src]);
+                }
+                Inst::Xchg { a, b } => {
+                    let (x, y) = (file[&a], file[&b]);
+                    file.extend([(a, y), (b, x)]);
+                }
+                Inst::Vector {
+                    op: Vector::Xor,
+                    dst,
+                    a,
+                    b: VectorSource::Reg(b),
+                } => {
+                    file.insert(dst, file[&a] ^ file[&b]);
+                }
+                Inst::MovImm { dst, imm } => {
+                    file.insert(dst, -(imm as i64));
+                }
+                other => panic!("{other:?} is no move"),
+            }
+        }
+    }
+
+    /// Each destination has what its source had before all moves. A choice is the source for the register of its position:
+    /// 0 to 4 a register, 5 no move, 6 and 7 a constant, which general registers alone can be set to.
+    fn moves_happen_at_once(class: Class, reg: fn(u8) -> Reg, choices: &[u8]) -> bool {
+        let before: File = (0..5).map(|i| (reg(i), i64::from(i) + 1)).collect();
+        let mut expected = before.clone();
+        let mut moves = Vec::new();
+        for (i, choice) in choices.iter().take(5).enumerate() {
+            let dst = reg(i as u8);
+            match choice % 8 {
+                src @ 0..=4 => {
+                    moves.push((class, dst, MoveSource::Reg(reg(src))));
+                    expected.insert(dst, before[&reg(src)]);
+                }
+                imm @ (6 | 7) if class == Class::General => {
+                    moves.push((class, dst, MoveSource::Const(u64::from(imm))));
+                    expected.insert(dst, -i64::from(imm));
+                }
+                _ => {}
+            }
+        }
+        let mut after = before;
+        run(&sequence(moves), &mut after);
+        after == expected
+    }
+
+    fn qc_moves_happen_at_once(choices: Vec<u8>) -> bool {
+        moves_happen_at_once(Class::General, Reg::general, &choices)
+            && moves_happen_at_once(Class::Vector, Reg::vector, &choices)
+    }
+
+    #[test]
+    fn qc_parallel_moves() {
+        QuickCheck::new()
+            .rng(Gen::from_size_and_seed(8, 1))
+            .tests(5000)
+            .min_tests_passed(5000)
+            .quickcheck(qc_moves_happen_at_once as fn(Vec<u8>) -> bool);
+    }
+
+    #[test]
+    fn a_cycle_of_two_is_one_exchange() {
+        let (a, b) = (Reg::general(0), Reg::general(2));
+        let moves = vec![
+            (Class::General, a, MoveSource::Reg(b)),
+            (Class::General, b, MoveSource::Reg(a)),
+        ];
+        assert_eq!(sequence(moves), [Inst::Xchg { a, b }]);
+    }
+}
