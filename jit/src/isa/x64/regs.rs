@@ -8,10 +8,10 @@
 //! There is no stack frame and so no spilling. Where registers run out, the assignment names a value that is cheap to
 //! compute again ([`Pressure`]), and the body is lowered once more with that value computed at each use.
 
-use pktjit_ir::ValueId;
+use pktjit_ir::{TableId, ValueId};
 
 use super::abi;
-use super::inst::{Class, Inst, Label, Reg, Role, Size};
+use super::inst::{Class, Inst, Label, Reg, Role, Size, Vector, VectorSource};
 
 /// A body on virtual registers.
 #[derive(Debug, Default)]
@@ -65,7 +65,7 @@ pub(super) struct Line {
     /// The IR value that it computes.
     pub(super) value: Option<ValueId>,
     /// The table that it reads.
-    pub(super) table: Option<pktjit_ir::TableId>,
+    pub(super) table: Option<TableId>,
     /// What it does where no value says so.
     pub(super) note: &'static str,
 }
@@ -117,7 +117,7 @@ pub(super) fn assign(body: &Body) -> Result<Vec<Step>, Pressure> {
     let mut intervals = intervals(body);
     merge_loop_arguments(body, &mut intervals);
     let assigned = scan(body, &intervals)?;
-    Ok(resolve(body, &intervals, &assigned))
+    Ok(resolve(body, &assigned))
 }
 
 fn intervals(body: &Body) -> Vec<Option<Interval>> {
@@ -351,8 +351,7 @@ fn find(intervals: &[Option<Interval>], mut v: usize) -> usize {
 }
 
 /// Replaces virtual registers, turns parallel moves into instructions and drops moves to the same register.
-fn resolve(body: &Body, intervals: &[Option<Interval>], assigned: &[Option<Reg>]) -> Vec<Step> {
-    debug_assert_eq!(intervals.len(), assigned.len());
+fn resolve(body: &Body, assigned: &[Option<Reg>]) -> Vec<Step> {
     let physical = |reg: Reg| match reg.virtual_index() {
         Some(index) => assigned[index].unwrap_or(reg),
         None => reg,
@@ -441,10 +440,10 @@ fn sequence(moves: Vec<(Class, Reg, MoveSource)>) -> Vec<Inst> {
 /// Swaps two vector registers without a third.
 fn swap_vectors(x: Reg, y: Reg) -> [Inst; 3] {
     let xor = |dst, other| Inst::Vector {
-        op: super::inst::Vector::Xor,
+        op: Vector::Xor,
         dst,
         a: dst,
-        b: super::inst::VectorSource::Reg(other),
+        b: VectorSource::Reg(other),
     };
     [xor(x, y), xor(y, x), xor(x, y)]
 }
@@ -464,7 +463,6 @@ mod tests {
     use quickcheck::{Gen, QuickCheck};
 
     use super::*;
-    use crate::isa::x64::inst::{Vector, VectorSource};
 
     /// What is in each register, by name of where it was at first; constants are negative.
     type File = HashMap<Reg, i64>;
