@@ -192,7 +192,6 @@ pub enum MaskOp {
 
 /// One instruction; it defines one value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
 pub enum Inst {
     /// A scalar known in advance.
     Const(u64),

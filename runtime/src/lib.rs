@@ -60,6 +60,8 @@ mod cpu;
 mod engine;
 mod entry;
 mod error;
+#[cfg(feature = "formats")]
+pub mod formats;
 mod icache;
 mod stats;
 

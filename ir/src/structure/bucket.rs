@@ -93,19 +93,27 @@ impl Bucket {
     pub(crate) fn build(&self, input: &Input<'_>) -> Program {
         let mut b = input.program();
         let mut splats = Splats::default();
-        let mut found: Vec<ValueId> = Vec::new();
+        let mut found: Option<ValueId> = None;
+        // Row numbers are joined at once, so that few scalars are alive.
+        let mut join = |b: &mut ProgramBuilder, row: ValueId| {
+            found = Some(found.map_or(row, |found| b.binary(BinaryOp::Min, found, row)));
+        };
         for group in &self.groups {
-            found.push(group.emit(input, &mut b, &mut splats));
+            let row = group.emit(input, &mut b, &mut splats);
+            join(&mut b, row);
         }
         match &self.rest {
             Rest::None => {}
-            Rest::Inline(inline) => found.push(inline.emit(input, &mut b, &mut splats, "rest")),
-            Rest::Blocks(blocks) => found.push(blocks.emit(input, &mut b, &mut splats, "rest")),
+            Rest::Inline(inline) => {
+                let row = inline.emit(input, &mut b, &mut splats, "rest");
+                join(&mut b, row);
+            }
+            Rest::Blocks(blocks) => {
+                let row = blocks.emit(input, &mut b, &mut splats, "rest");
+                join(&mut b, row);
+            }
         }
-        match found
-            .into_iter()
-            .reduce(|a, c| b.binary(BinaryOp::Min, a, c))
-        {
+        match found {
             Some(found) => input.finish(b, found),
             None => empty(input),
         }
@@ -249,6 +257,7 @@ impl Group {
         }
         let buckets = b.table(table.finish());
 
+        let differing = self.comparison.emit_common(b);
         let mut number = index.emit(b);
         if !self.is_direct {
             let cells = b.table(flat("cells", "bucket", cells));
@@ -256,7 +265,14 @@ impl Group {
             number = b.load(cell, 0, None);
         }
         let row = b.row(buckets, number);
-        self.comparison
-            .emit_first(b, row, *capacity, capacity - 1, input.machine.lanes, splats)
+        self.comparison.emit_first(
+            b,
+            differing,
+            row,
+            *capacity,
+            capacity - 1,
+            input.machine.lanes,
+            splats,
+        )
     }
 }

@@ -468,7 +468,7 @@ impl Comparison {
 
     /// Emits the scalar test of the common bits: a scalar that is 0 where they are all as they should be, or `None` where
     /// there are none.
-    fn emit_common(&self, b: &mut ProgramBuilder) -> Option<ValueId> {
+    pub(crate) fn emit_common(&self, b: &mut ProgramBuilder) -> Option<ValueId> {
         let mut differing: Option<ValueId> = None;
         for window in windows(self.common.mask.iter().copied()) {
             let (mask, value) = (
@@ -488,10 +488,12 @@ impl Comparison {
     }
 
     /// Emits the tests of all `capacity` rules of a row; yields the row number of the first that matches. The lane `none` must
-    /// hold [`MISS`] and is found where no lane before it matches.
+    /// hold [`MISS`] and is found where no lane before it matches. `differing` is what [`emit_common`](Self::emit_common)
+    /// yielded: that goes first, while few other scalars are alive.
     pub(crate) fn emit_first(
         &self,
         b: &mut ProgramBuilder,
+        differing: Option<ValueId>,
         row: ValueId,
         capacity: u32,
         none: u32,
@@ -509,7 +511,7 @@ impl Comparison {
             bits = Some(bits.map_or(more, |bits| b.binary(BinaryOp::Or, bits, more)));
         }
         let bits = bits.unwrap_or_else(|| b.constant(0));
-        let bits = self.emit_unless_differing(b, bits, 0);
+        let bits = Self::emit_unless_differing(b, differing, bits, 0);
         let bits = b.binary_const(BinaryOp::Or, bits, 1 << none);
         let lane = b.first_bit(bits);
         b.load(row, self.column_count() as u8, Some(lane))
@@ -517,12 +519,12 @@ impl Comparison {
 
     /// `found` where the common bits are as they should be, else `otherwise`.
     pub(crate) fn emit_unless_differing(
-        &self,
         b: &mut ProgramBuilder,
+        differing: Option<ValueId>,
         found: ValueId,
         otherwise: u64,
     ) -> ValueId {
-        let Some(differing) = self.emit_common(b) else {
+        let Some(differing) = differing else {
             return found;
         };
         let zero = b.constant(0);

@@ -90,10 +90,11 @@ impl Inline {
             table.set_lane(0, lane, &numbers);
         }
         let table = b.table(table.finish());
+        let differing = self.comparison.emit_common(b);
         let zero = b.constant(0);
         let row = b.row(table, zero);
         self.comparison
-            .emit_first(b, row, capacity, count, lanes, splats)
+            .emit_first(b, differing, row, capacity, count, lanes, splats)
     }
 
     pub(crate) fn build(&self, input: &Input<'_>) -> Program {

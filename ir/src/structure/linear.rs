@@ -110,7 +110,8 @@ impl Blocks {
 
         b.switch_to(exit);
         let found = b.inst(Inst::HorizontalMin { a: exit_params[0] });
-        self.comparison.emit_unless_differing(b, found, MISS.into())
+        let differing = self.comparison.emit_common(b);
+        Comparison::emit_unless_differing(b, differing, found, MISS.into())
     }
 }
 
