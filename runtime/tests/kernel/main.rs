@@ -140,10 +140,10 @@ fn compare(
     names.join(" ")
 }
 
-/// Nothing is committed where one element is refused, so the first refusal decides on both sides.
+/// One refused element refuses the whole set, on both sides.
 ///
-/// Who refuses is not told apart: of single fields it is `nft` (1.0.6 compares the intervals of one transaction before it
-/// asks the kernel), of concatenations it is the kernel.
+/// Who refuses is not told apart. Overlapping intervals of a single field are found by `nft` itself (1.0.6), before it asks
+/// the kernel; overlapping concatenations, and an element repeated with another mark, are refused by the kernel.
 #[test]
 fn the_kernel_refuses_the_same_overlaps() {
     with_kernel(|mut kernel| {
