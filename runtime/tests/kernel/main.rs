@@ -66,15 +66,9 @@ fn every_engine_finds_the_kernels_winners() {
             assert_eq!(refusal, None, "{}: nft refuses what we accept", shape.name);
             let marks = kernel.marks(&traffic);
 
-            let matches: Vec<usize> = keys
-                .iter()
-                .map(|key| {
-                    elements
-                        .iter()
-                        .filter(|element| element.matches(key))
-                        .count()
-                })
-                .collect();
+            let count_matches =
+                |key: &Vec<u128>| elements.iter().filter(|one| one.matches(key)).count();
+            let matches: Vec<usize> = keys.iter().map(count_matches).collect();
             let names = compare(shape, &rules, &traffic, &marks, &matches);
 
             let count = |found: fn(usize) -> bool| matches.iter().filter(|&&n| found(n)).count();
@@ -153,18 +147,12 @@ fn the_kernel_refuses_the_same_overlaps() {
             let ours = small.clone().overlap(Overlap::Strict).build();
             // The same elements without a law: what the kernel is given.
             let all = small.overlap(Overlap::First).build().unwrap();
-            let theirs = kernel.load(&all, false);
-            assert_eq!(
-                ours.is_ok(),
-                theirs.is_ok(),
-                "set {index}:\n{}\nhere {ours:?}\nnft {theirs:?}",
-                nft::script(&all, false),
-            );
-            *if ours.is_ok() {
-                &mut accepted
-            } else {
-                &mut refused
-            } += 1;
+            let refusals = (ours.err(), kernel.load(&all, false).err());
+            match refusals {
+                (None, None) => accepted += 1,
+                (Some(_), Some(_)) => refused += 1,
+                _ => panic!("ours and nft's: {refusals:?}\n{}", nft::script(&all, false)),
+            }
         }
         report(&format!(
             "overlaps: {accepted} small sets accepted, {refused} refused"
