@@ -123,3 +123,48 @@ pub(crate) fn check_len(bytes: usize) -> Result<(), CompileError> {
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use dynasmrt::x64::X64Relocation;
+    use dynasmrt::{DynasmLabelApi, dynasm};
+
+    use super::*;
+
+    fn finish(buffer: CodeBuffer<X64Relocation>) -> Result<CompiledCode, CompileError> {
+        let entries = Entries {
+            lookup: 0,
+            lookup_batch: 0,
+            lookup_batch_ptrs: 0,
+        };
+        let pool = ConstantPool::new(&[]);
+        buffer.finish(pool, entries, Target::x86_64_avx2(), 1)
+    }
+
+    #[test]
+    fn a_jump_to_nowhere_is_a_bug_not_code() {
+        let mut buffer = CodeBuffer::new();
+        let nowhere = buffer.label();
+        dynasm!(buffer.assembler ; .arch x64 ; jmp =>nowhere);
+        assert!(matches!(finish(buffer), Err(CompileError::Bug(_))));
+    }
+
+    #[test]
+    fn code_is_filled_up_to_the_pool_with_int3() {
+        let mut buffer = CodeBuffer::<X64Relocation>::new();
+        dynasm!(buffer.assembler ; .arch x64 ; ret);
+        let code = finish(buffer).expect("no labels");
+        assert_eq!(code.pool_offset(), 64);
+        assert_eq!(code.bytes()[0], 0xc3);
+        assert!(code.bytes()[1..64].iter().all(|&byte| byte == 0xcc));
+    }
+
+    #[test]
+    fn too_much_code_is_a_limit() {
+        assert_eq!(check_len(MAX_CODE), Ok(()));
+        assert!(matches!(
+            check_len(MAX_CODE + 1),
+            Err(CompileError::Limit { .. })
+        ));
+    }
+}

@@ -53,8 +53,18 @@ impl Target {
     pub const fn x86_64_avx2() -> Self {
         Self {
             isa: Isa::X86_64,
-            features: Features { bmi1: true, bmi2: true, movbe: true, popcnt: true, fast_pext: true },
-            caches: Caches { l1d: 32 << 10, l2: 1 << 20, l3: 32 << 20 },
+            features: Features {
+                bmi1: true,
+                bmi2: true,
+                movbe: true,
+                popcnt: true,
+                fast_pext: true,
+            },
+            caches: Caches {
+                l1d: 32 << 10,
+                l2: 1 << 20,
+                l3: 32 << 20,
+            },
         }
     }
 

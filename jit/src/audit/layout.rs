@@ -6,10 +6,10 @@
 use pktjit_ir::program::{TABLE_ALIGN, Table};
 use pktjit_ir::{Program, TableId};
 
+use super::Accesses;
 use super::fault::{FaultKind, Faults};
 use super::number::{Number, low_bits};
 use super::value::{ADDRESS_BYTES, Base, Pointer, RESULT_BYTES, Value};
-use super::Accesses;
 use crate::code::{CompiledCode, Placement};
 
 /// Finished code and the program that it claims to be.
@@ -23,6 +23,8 @@ pub(super) struct Layout<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Access {
     pub(super) bytes: u64,
+    /// What the address has to be a multiple of, or the CPU traps.
+    pub(super) alignment: u64,
     pub(super) is_read: bool,
     pub(super) is_write: bool,
 }
@@ -77,10 +79,7 @@ impl<'a> Layout<'a> {
                 );
             }
             if place == 0 && code.bytes[start..end] != table.data[..] {
-                fault(
-                    start,
-                    format!("table{i} in the pool is not the program's"),
-                );
+                fault(start, format!("table{i} in the pool is not the program's"));
             }
             taken[place].push(start..end);
         }
@@ -102,7 +101,12 @@ impl<'a> Layout<'a> {
 
     /// The address of a byte of the code or the pool.
     pub(super) fn code_address(self, offset: u64) -> Pointer {
-        let tables = self.program.tables.iter().zip(&self.code.tables).enumerate();
+        let tables = self
+            .program
+            .tables
+            .iter()
+            .zip(&self.code.tables)
+            .enumerate();
         for (i, (table, placement)) in tables {
             if let Placement::Pool(start) = *placement
                 && let Some(inside) = offset.checked_sub(start as u64)
@@ -126,6 +130,12 @@ impl<'a> Layout<'a> {
         has_element: bool,
         counts: &mut Accesses,
     ) -> Result<Value, String> {
+        if access.bytes == 0 {
+            return Err("it is not known how many bytes".into());
+        }
+        if !self.is_aligned(pointer, access.alignment) {
+            return Err(format!("not at a multiple of {}", access.alignment));
+        }
         let is_result = matches!(pointer.base, Base::Results);
         if access.is_write && !is_result {
             return Err("only results are written".into());
@@ -133,7 +143,11 @@ impl<'a> Layout<'a> {
         if access.is_read && is_result {
             return Err("results are not read".into());
         }
-        if !has_element && matches!(pointer.base, Base::Key { .. } | Base::KeyArray | Base::Results)
+        if !has_element
+            && matches!(
+                pointer.base,
+                Base::Key { .. } | Base::KeyArray | Base::Results
+            )
         {
             return Err("there may be no element".into());
         }
@@ -176,9 +190,37 @@ impl<'a> Layout<'a> {
                 let (start, end) = (self.code.pool_offset, self.code.bytes.len());
                 within(pointer, access.bytes, start as u64, end as u64)?;
                 counts.pool += 1;
-                Ok(any)
+                Ok(self.constant(pointer, access.bytes).unwrap_or(any))
             }
         }
+    }
+
+    /// The number that is in the pool at a constant offset.
+    fn constant(self, pointer: Pointer, bytes: u64) -> Option<Value> {
+        let start = pointer.offset.as_constant()? as usize;
+        let bytes = self.code.bytes.get(start..start + bytes as usize)?;
+        let number = (bytes.len() <= 8).then(|| {
+            let little_endian = bytes.iter().rev();
+            little_endian.fold(0, |number, &byte| number << 8 | u64::from(byte))
+        });
+        number.map(Value::constant)
+    }
+
+    /// Whether an address is a multiple of `alignment`: code and region start at multiples of [`TABLE_ALIGN`].
+    fn is_aligned(self, pointer: Pointer, alignment: u64) -> bool {
+        let base = match pointer.base {
+            _ if alignment == 1 => return true,
+            Base::Key { .. } | Base::KeyArray | Base::Results => return false,
+            Base::Code => 0,
+            Base::Table { table, .. } => match self.code.tables.get(table.index()) {
+                Some(&Placement::Pool(start) | &Placement::Region(start)) => start as u64,
+                None => return false,
+            },
+        };
+        alignment <= TABLE_ALIGN as u64
+            && base.is_multiple_of(alignment)
+            && pointer.row.is_multiple_of(alignment)
+            && pointer.offset.is_multiple_of(alignment)
     }
 }
 

@@ -12,7 +12,8 @@
 //! 4. Every instruction belongs to the target, and is one that computes: nothing privileged, no string instruction, no
 //!    segment override, no system call. There is no call, and no use of the stack but the return.
 //! 5. Reads are inside the current key, a table, the pool, or are the address of the current key; writes are the result of
-//!    the current element, and nothing of an element is touched unless the element is known to exist.
+//!    the current element, and nothing of an element is touched unless the element is known to exist. No access traps for
+//!    its alignment.
 //! 6. Registers that the ABI gives to the caller are not written. `vzeroupper` precedes the return on each path that has
 //!    used 256-bit registers.
 //! 7. Relocations are the immediates of `mov r64, imm64`, and the tables in the pool are the program's.
@@ -20,7 +21,7 @@
 //! What a path does with values that no access depends on is not its business: whether the answer is right is for the
 //! tests to say, which compare engines.
 //!
-//! An audit takes a microsecond or so per instruction, so that it runs on every compile in debug builds.
+//! An audit takes a few microseconds per instruction, so that it runs on every compile in debug builds.
 
 mod fault;
 mod layout;

@@ -176,33 +176,42 @@ impl Number {
     }
 
     pub(super) fn and(self, other: Self) -> Self {
+        if let Some((a, b)) = self.constants(other) {
+            return Self::constant(a & b);
+        }
         for (mask, number) in [(self, other), (other, self)] {
             if mask.as_constant() == Some(all_bits(mask.max)) && number.max <= mask.max {
                 return number;
             }
         }
         let zeros = self.low_zeros().max(other.low_zeros());
-        Self::aligned(
-            0,
-            self.max.min(other.max),
-            zeros,
-            self.ones & other.ones,
-        )
+        Self::aligned(0, self.max.min(other.max), zeros, self.ones & other.ones)
     }
 
     pub(super) fn or(self, other: Self) -> Self {
+        if let Some((a, b)) = self.constants(other) {
+            return Self::constant(a | b);
+        }
+        let ones = self.ones | other.ones;
         let zeros = self.low_zeros().min(other.low_zeros());
         Self::aligned(
-            self.min.max(other.min),
+            self.min.max(other.min).max(ones),
             self.union_max(other),
             zeros,
-            self.ones | other.ones,
+            ones,
         )
     }
 
     pub(super) fn xor(self, other: Self) -> Self {
+        if let Some((a, b)) = self.constants(other) {
+            return Self::constant(a ^ b);
+        }
         let zeros = self.low_zeros().min(other.low_zeros());
         Self::aligned(0, self.union_max(other), zeros, 0)
+    }
+
+    fn constants(self, other: Self) -> Option<(u64, u64)> {
+        Some((self.as_constant()?, other.as_constant()?))
     }
 
     /// No number whose bits are bits of one or the other is above this.
@@ -226,7 +235,12 @@ impl Number {
             return self;
         }
         if self.min & !mask == self.max & !mask {
-            return Self::new(self.min & mask, self.max & mask, self.step, self.ones & mask);
+            return Self::new(
+                self.min & mask,
+                self.max & mask,
+                self.step,
+                self.ones & mask,
+            );
         }
         Self::aligned(0, mask, self.low_zeros(), self.ones & mask)
     }
@@ -245,22 +259,19 @@ impl Number {
         Self::up_to(u64::from(64 - self.max.leading_zeros()))
     }
 
-    /// Those up to `max`. Where there is none the path is not taken, and whatever is said about it holds.
-    pub(super) fn at_most(self, max: u64) -> Self {
-        if max < self.min || max >= self.max {
-            return self;
-        }
-        Self::new(self.min, max, self.step, self.ones)
+    /// Those up to `max`, if any.
+    pub(super) fn at_most(self, max: u64) -> Option<Self> {
+        let max = max.min(self.max);
+        (max >= self.min).then(|| Self::new(self.min, max, self.step, self.ones))
     }
 
-    /// Those from `min` on.
-    pub(super) fn at_least(self, min: u64) -> Self {
-        if min > self.max || min <= self.min {
-            return self;
-        }
+    /// Those from `min` on, if any.
+    pub(super) fn at_least(self, min: u64) -> Option<Self> {
+        let more = min.saturating_sub(self.min);
         // Up to the next possible number; `max` is one, so there is a next one.
-        let steps = (min - self.min).div_ceil(self.step.max(1));
-        Self::new(self.min + steps * self.step, self.max, self.step, self.ones)
+        let steps = more.div_ceil(self.step.max(1));
+        (min <= self.max)
+            .then(|| Self::new(self.min + steps * self.step, self.max, self.step, self.ones))
     }
 }
 
@@ -343,12 +354,7 @@ mod tests {
     }
 
     /// Every result of the concrete operation is covered by the abstract one.
-    fn covers(
-        a: &Sample,
-        b: &Sample,
-        concrete: impl Fn(u64, u64) -> u64,
-        result: Number,
-    ) -> bool {
+    fn covers(a: &Sample, b: &Sample, concrete: impl Fn(u64, u64) -> u64, result: Number) -> bool {
         a.0.iter()
             .all(|&x| b.0.iter().all(|&y| result.holds(concrete(x, y))))
     }
@@ -383,9 +389,8 @@ mod tests {
                 && covers(&a, &b, |x, y| x ^ y, x.xor(y))
                 && covers(&a, &b, pext, x.pext(y))
                 && covers(&a, &b, |x, _| x.count_ones().into(), x.count_ones())
-                && x.first_bit().is_none_or(|bit| {
-                    covers(&a, &b, |x, _| x.trailing_zeros().into(), bit)
-                })
+                && x.first_bit()
+                    .is_none_or(|bit| covers(&a, &b, |x, _| x.trailing_zeros().into(), bit))
         });
     }
 
@@ -405,14 +410,14 @@ mod tests {
             let (x, y) = (a.number(), b.number());
             let bound = b.0[0];
             let rest = |keep: fn(u64, u64) -> bool| {
-                a.0.iter()
-                    .copied()
-                    .filter(move |&value| keep(value, bound))
+                a.0.iter().copied().filter(move |&value| keep(value, bound))
             };
             covers(&a, &b, |x, _| x, x.join(y))
                 && covers(&a, &b, |_, y| y, x.widen(y))
-                && rest(|value, bound| value <= bound).all(|v| x.at_most(bound).holds(v))
-                && rest(|value, bound| value >= bound).all(|v| x.at_least(bound).holds(v))
+                && rest(|value, bound| value <= bound)
+                    .all(|v| x.at_most(bound).is_some_and(|rest| rest.holds(v)))
+                && rest(|value, bound| value >= bound)
+                    .all(|v| x.at_least(bound).is_some_and(|rest| rest.holds(v)))
         });
     }
 }

@@ -20,6 +20,11 @@ pub(super) const RESULT_BYTES: u64 = 4;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Value {
     Number(Number),
+    /// Something whose low `bits` bits are this number: what a write of a part of a register leaves.
+    Low {
+        bits: u32,
+        number: Number,
+    },
     Pointer(Pointer),
     /// Bytes from key to key.
     Stride,
@@ -117,6 +122,14 @@ impl Value {
         }
     }
 
+    /// What is known about its low bits as a number.
+    pub(super) fn truncate(self, bits: u32) -> Number {
+        match self {
+            Self::Low { bits: low, number } if bits <= low => number.truncate(bits),
+            _ => self.number().truncate(bits),
+        }
+    }
+
     pub(super) fn join(self, other: Self) -> Self {
         self.combine(other, Number::join)
     }
@@ -129,6 +142,10 @@ impl Value {
         match (self, other) {
             _ if self == other => self,
             (Self::Number(a), Self::Number(b)) => Self::Number(f(a, b)),
+            (Self::Low { bits, number: a }, Self::Low { bits: n, number: b }) if bits == n => {
+                let number = f(a, b).truncate(bits);
+                Self::Low { bits, number }
+            }
             (Self::Pointer(a), Self::Pointer(b)) => {
                 a.combine(b, f).map_or(Self::ANY, Self::Pointer)
             }
@@ -193,7 +210,7 @@ impl Value {
             },
             Self::Remaining { taken: 0 } => Self::ANY,
             Self::Remaining { taken } => Self::Remaining { taken: taken - 1 },
-            Self::Number(_) | Self::Stride => self,
+            Self::Number(_) | Self::Low { .. } | Self::Stride => self,
         }
     }
 }
@@ -202,6 +219,7 @@ impl fmt::Display for Value {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Number(number) => write!(f, "the number {number}"),
+            Self::Low { bits, number } => write!(f, "low {bits} bits {number}"),
             Self::Stride => f.write_str("the stride"),
             Self::Remaining { taken } => write!(f, "the remaining elements - {taken}"),
             Self::Pointer(pointer) => {

@@ -73,7 +73,9 @@ impl Analysis<'_> {
                 let _ = step(self.layout, &mut state, op, &mut Accesses::default());
             }
             for edge in &blocks[b].edges {
-                let (taken, _) = self.take(&state, edge);
+                let Some((taken, _)) = self.take(&state, edge) else {
+                    continue;
+                };
                 let old: &mut Option<State> = &mut states[edge.to];
                 let new = match old {
                     Some(old) => old.join(&taken, changes[edge.to] > PATIENCE),
@@ -102,16 +104,15 @@ impl Analysis<'_> {
             }
         }
         for edge in &block.edges {
-            if let (_, Some(doubt)) = self.take(&state, edge) {
+            if let Some((_, Some(doubt))) = self.take(&state, edge) {
                 fault(ops.len() - 1, FaultKind::UnboundedLoop, doubt.into());
             }
         }
     }
 
-    /// The state after taking an edge, and what is wrong with taking it.
-    fn take(&self, state: &State, edge: &Edge) -> (State, Option<&'static str>) {
-        let mut taken = state.clone();
-        taken.assume(edge.condition);
+    /// The state after taking an edge, and what is wrong with taking it; `None` where it never is.
+    fn take(&self, state: &State, edge: &Edge) -> Option<(State, Option<&'static str>)> {
+        let mut taken = state.given(edge.condition)?;
         let mut doubt = None;
         match edge.direction {
             Direction::Forward | Direction::Counted(_) => {}
@@ -131,6 +132,6 @@ impl Analysis<'_> {
             let trips = Value::Number(Number::up_to(counter.trips - 1));
             taken.set(counter.register, trips);
         }
-        (taken, doubt)
+        Some((taken, doubt))
     }
 }

@@ -241,8 +241,7 @@ impl Reader<'_> {
             }
         }
         // What is not reached because of a fault is no fault of its own.
-        let dead =
-            (0..self.ops.len()).find(|&i| !reached[i] && !self.ops[i].is_padding());
+        let dead = (0..self.ops.len()).find(|&i| !reached[i] && !self.ops[i].is_padding());
         if let Some(dead) = dead
             && self.faults.len() == before
         {
@@ -268,6 +267,7 @@ impl Reader<'_> {
             .filter(|_| op.instruction.op_kinds().any(|kind| kind == OpKind::Memory))
             .map(|used| Access {
                 bytes: used.memory_size().size() as u64,
+                alignment: rules::alignment(&op.instruction),
                 is_read: reads(used.access()),
                 is_write: writes(used.access()),
             });
@@ -341,7 +341,8 @@ fn blocks(ops: &[Op], reached: &[bool], targets: &BTreeMap<usize, usize>) -> Vec
 /// jb head / jne head      the only way back to head; no other way into the loop than head
 /// ```
 ///
-/// So r goes up by one with each trip. That it starts at 0 is for the analysis to prove.
+/// So r goes up by one with each trip. That it starts at 0 is for the analysis to prove, except where the head is the
+/// entry: nothing is known of its registers.
 fn counter(
     ops: &[Op],
     targets: &BTreeMap<usize, usize>,
@@ -377,7 +378,8 @@ fn counter(
         let is_inside = (head..=latch).contains(from);
         (head + 1..=latch).contains(to) && !is_inside || *to == head && is_inside && *from != latch
     });
-    let is_counted = is_below
+    let is_counted = head > 0
+        && is_below
         && is_compare
         && is_step
         && (block..compare).contains(&step)

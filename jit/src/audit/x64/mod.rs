@@ -45,7 +45,11 @@ pub(super) fn audit(
         let end = functions.get(i + 1).map_or(code.pool_offset, |next| next.1);
         let range = start..end.min(code.pool_offset);
         if let Some(function) = function::decode(layout, name, range, profile, report, faults) {
-            relocated += function.ops.iter().filter(|op| op.relocated.is_some()).count();
+            relocated += function
+                .ops
+                .iter()
+                .filter(|op| op.relocated.is_some())
+                .count();
             analysis::run(layout, &function, arguments.clone(), report, faults);
         }
     }

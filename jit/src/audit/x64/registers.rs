@@ -7,9 +7,7 @@ pub(super) const COUNT: usize = 16;
 
 /// The number of a general register, whatever part of it is named.
 pub(super) fn general(register: Register) -> Option<usize> {
-    register
-        .is_gpr()
-        .then(|| register.full_register().number())
+    register.is_gpr().then(|| register.full_register().number())
 }
 
 /// A set of general registers.

@@ -1,7 +1,8 @@
 //! What holds for each instruction on its own, whatever the registers hold.
 
 use iced_x86::{
-    Code, CpuidFeature, FlowControl, Instruction, InstructionInfo, Mnemonic, OpKind, Register,
+    Code, CpuidFeature, EncodingKind, FlowControl, Instruction, InstructionInfo, Mnemonic, OpKind,
+    Register,
 };
 
 use crate::audit::Profile;
@@ -40,13 +41,17 @@ pub(super) fn check(
 }
 
 fn flow(instruction: &Instruction) -> Result<(), Objection> {
-    let (kind, detail) = match instruction.flow_control() {
-        FlowControl::Next | FlowControl::UnconditionalBranch => return Ok(()),
-        FlowControl::ConditionalBranch if instruction.is_jcc_short_or_near() => return Ok(()),
-        FlowControl::Return if instruction.code() == Code::Retnq => return Ok(()),
-        FlowControl::IndirectBranch => (FaultKind::IndirectJump, "an indirect jump"),
-        FlowControl::IndirectCall => (FaultKind::IndirectCall, "an indirect call"),
-        FlowControl::Call if instruction.mnemonic() == Mnemonic::Call => {
+    // The lengths are those without prefixes: what an operand size does to a branch depends on the maker of the CPU.
+    let (kind, detail) = match (instruction.flow_control(), instruction.len()) {
+        (FlowControl::Next, _) => return Ok(()),
+        (FlowControl::UnconditionalBranch, 2 | 5) => return Ok(()),
+        (FlowControl::ConditionalBranch, 2 | 6) if instruction.is_jcc_short_or_near() => {
+            return Ok(());
+        }
+        (FlowControl::Return, 1) if instruction.code() == Code::Retnq => return Ok(()),
+        (FlowControl::IndirectBranch, _) => (FaultKind::IndirectJump, "an indirect jump"),
+        (FlowControl::IndirectCall, _) => (FaultKind::IndirectCall, "an indirect call"),
+        (FlowControl::Call, _) if instruction.mnemonic() == Mnemonic::Call => {
             (FaultKind::Call, "a call")
         }
         _ => (FaultKind::Instruction, "not a plain jump or return"),
@@ -160,24 +165,38 @@ fn memory(instruction: &Instruction) -> Result<(), Objection> {
                     return object("not a 64-bit address");
                 }
             }
-            _ => return object("an implied memory operand"),
+            _ => return object("not a register, an immediate or a plain memory operand"),
         }
     }
     Ok(())
+}
+
+/// What the address of the memory operand has to be a multiple of.
+pub(super) fn alignment(instruction: &Instruction) -> u64 {
+    use Mnemonic as M;
+    let bytes = instruction.memory_size().size() as u64;
+    let is_legacy_vector = instruction.encoding() == EncodingKind::Legacy && bytes >= 16;
+    match instruction.mnemonic() {
+        M::Movdqu | M::Movups | M::Movupd | M::Lddqu => 1,
+        M::Vmovdqa | M::Vmovaps | M::Vmovapd | M::Vmovntdqa => bytes,
+        _ if is_legacy_vector => bytes,
+        _ => 1,
+    }
 }
 
 /// Whether the instruction computes with vector registers, or is one of those whose effect on general registers and flags
 /// is known to the analysis.
 fn is_useful(instruction: &Instruction) -> bool {
     use Mnemonic as M;
-    if instruction.has_lock_prefix() || instruction.has_rep_prefix() || instruction.has_repne_prefix()
+    if instruction.has_lock_prefix()
+        || instruction.has_rep_prefix()
+        || instruction.has_repne_prefix()
     {
         return false;
     }
     let is_vector = |operand| {
         let register = instruction.op_register(operand);
-        instruction.op_kind(operand) == OpKind::Register
-            && (register.is_xmm() || register.is_ymm())
+        instruction.op_kind(operand) == OpKind::Register && (register.is_xmm() || register.is_ymm())
     };
     (0..instruction.op_count()).any(is_vector)
         || instruction.is_jcc_short_or_near()
@@ -196,7 +215,6 @@ fn is_useful(instruction: &Instruction) -> bool {
                 | M::Bsf
                 | M::Bsr
                 | M::Bswap
-                | M::Bt
                 | M::Bzhi
                 | M::Cmp
                 | M::Dec
@@ -245,9 +263,7 @@ pub(super) fn is_cmov(instruction: &Instruction) -> bool {
 }
 
 pub(super) fn is_setcc(instruction: &Instruction) -> bool {
-    has_condition(instruction)
-        && instruction.op_count() == 1
-        && !instruction.is_jcc_short_or_near()
+    has_condition(instruction) && instruction.op_count() == 1 && !instruction.is_jcc_short_or_near()
 }
 
 fn has_condition(instruction: &Instruction) -> bool {

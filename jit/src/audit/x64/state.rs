@@ -27,9 +27,15 @@ pub(super) enum Flags {
         bits: u32,
     },
     /// The zero flag is set if the low `bits` bits of this register are 0.
-    ZeroOf { register: usize, bits: u32 },
+    ZeroOf {
+        register: usize,
+        bits: u32,
+    },
     /// Where the zero flag is clear, this register holds `position`.
-    FoundBit { register: usize, position: Number },
+    FoundBit {
+        register: usize,
+        position: Number,
+    },
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -80,7 +86,7 @@ impl State {
         match register.size() {
             8 => value,
             _ if is_high_byte(register) => Value::Number(Number::of_bits(8)),
-            bytes => Value::Number(value.number().truncate(8 * bytes as u32)),
+            bytes => Value::Number(value.truncate(8 * bytes as u32)),
         }
     }
 
@@ -88,16 +94,15 @@ impl State {
     pub(super) fn merged(&self, register: Register, value: Value) -> Value {
         match register.size() {
             8 => value,
-            4 => Value::Number(value.number().truncate(32)),
+            4 => Value::Number(value.truncate(32)),
             _ if is_high_byte(register) => Value::ANY,
             bytes => {
                 let bits = 8 * bytes as u32;
-                let low = value.number().truncate(bits);
-                let old = self.read(register.full_register()).number();
-                if old.max() <= low_bits(bits) {
-                    return Value::Number(low);
+                let number = value.number().truncate(bits);
+                match self.read(register.full_register()) {
+                    Value::Number(old) if old.max() <= low_bits(bits) => Value::Number(number),
+                    _ => Value::Low { bits, number },
                 }
-                Value::Number(old.shr(bits).shl(bits).add(low))
             }
         }
     }
@@ -124,60 +129,44 @@ impl State {
         }
     }
 
-    /// Adds that `condition` holds.
-    pub(super) fn assume(&mut self, condition: ConditionCode) {
+    /// What is known if `condition` holds as well; `None` where it cannot.
+    pub(super) fn given(&self, condition: ConditionCode) -> Option<Self> {
+        let mut state = self.clone();
         match (self.flags, condition) {
             (Flags::Compare { left, right, bits }, _) => {
-                self.assume_order(left, right, bits, condition);
+                let a = self.number_of(left, bits);
+                let b = match right {
+                    Operand::Register(register) => self.number_of(register, bits),
+                    Operand::Number(number) => Some(number),
+                };
+                let (Some(a), Some(b)) = (a, b) else {
+                    return Some(state);
+                };
+                let (a, b) = ordered(a, b, condition)?;
+                state.values[left] = Value::Number(a);
+                if let Operand::Register(register) = right {
+                    state.values[register] = Value::Number(b);
+                }
             }
             (Flags::ZeroOf { register, bits }, ConditionCode::ne) => match self.values[register] {
                 // n - i is not 0, and i never exceeds n.
-                Value::Remaining { taken: 0 } if bits == 64 => self.has_element = true,
-                Value::Number(number) => self.values[register] = Value::Number(number.at_least(1)),
+                Value::Remaining { taken: 0 } if bits == 64 => state.has_element = true,
+                Value::Number(number) => {
+                    state.values[register] = Value::Number(number.at_least(1)?);
+                }
                 _ => {}
             },
             (Flags::ZeroOf { register, bits }, ConditionCode::e) => {
                 if let Some(number) = self.number_of(register, bits) {
-                    self.values[register] = Value::Number(number.at_most(0));
+                    state.values[register] = Value::Number(number.at_most(0)?);
                 }
             }
             (Flags::FoundBit { register, position }, ConditionCode::ne) => {
-                self.values[register] = Value::Number(position);
+                state.values[register] = Value::Number(position);
             }
             _ => {}
         }
-    }
-
-    fn assume_order(
-        &mut self,
-        left: usize,
-        right: Operand,
-        bits: u32,
-        condition: ConditionCode,
-    ) {
-        let a = self.number_of(left, bits);
-        let b = match right {
-            Operand::Register(register) => self.number_of(register, bits),
-            Operand::Number(number) => Some(number),
-        };
-        let (Some(a), Some(b)) = (a, b) else {
-            return;
-        };
-        let (a, b) = match condition {
-            ConditionCode::b => below(a, b),
-            ConditionCode::be => not_above(a, b),
-            ConditionCode::a => swap(below(b, a)),
-            ConditionCode::ae => swap(not_above(b, a)),
-            ConditionCode::e => (
-                a.at_most(b.max()).at_least(b.min()),
-                b.at_most(a.max()).at_least(a.min()),
-            ),
-            _ => return,
-        };
-        self.values[left] = Value::Number(a);
-        if let Operand::Register(register) = right {
-            self.values[register] = Value::Number(b);
-        }
+        Some(state)
     }
 
     /// The number in a register, where its low `bits` bits are all of it.
@@ -212,19 +201,23 @@ fn is_high_byte(register: Register) -> bool {
     )
 }
 
-/// a < b
-fn below(a: Number, b: Number) -> (Number, Number) {
-    match (a.min().checked_add(1), b.max().checked_sub(1)) {
-        (Some(min), Some(max)) => (a.at_most(max), b.at_least(min)),
-        _ => (a, b),
+/// What is known of two numbers that compare like that; `None` where they cannot.
+fn ordered(a: Number, b: Number, condition: ConditionCode) -> Option<(Number, Number)> {
+    let below = |a: Number, b: Number| {
+        let (max, min) = (b.max().checked_sub(1)?, a.min().checked_add(1)?);
+        Some((a.at_most(max)?, b.at_least(min)?))
+    };
+    let not_above = |a: Number, b: Number| Some((a.at_most(b.max())?, b.at_least(a.min())?));
+    let swap = |(b, a)| (a, b);
+    match condition {
+        ConditionCode::b => below(a, b),
+        ConditionCode::a => below(b, a).map(swap),
+        ConditionCode::be => not_above(a, b),
+        ConditionCode::ae => not_above(b, a).map(swap),
+        ConditionCode::e => {
+            let (a, b) = not_above(a, b)?;
+            not_above(b, a).map(swap)
+        }
+        _ => Some((a, b)),
     }
-}
-
-/// a <= b
-fn not_above(a: Number, b: Number) -> (Number, Number) {
-    (a.at_most(b.max()), b.at_least(a.min()))
-}
-
-fn swap<T>((b, a): (T, T)) -> (T, T) {
-    (a, b)
 }

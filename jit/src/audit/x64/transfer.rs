@@ -102,12 +102,19 @@ fn address(layout: Layout<'_>, state: &State, instruction: &Instruction) -> Valu
         Register::None => Value::constant(0),
         _ => state.read(register),
     };
-    let base = part(instruction.memory_base());
-    let index = match (part(instruction.memory_index()), instruction.memory_index_scale()) {
+    let (base, index) = (instruction.memory_base(), instruction.memory_index());
+    let scale = u64::from(instruction.memory_index_scale());
+    let scaled = |register, scale| match (part(register), scale) {
         (index, 1) => index,
-        (index, scale) => Value::Number(index.number().mul(Number::constant(scale.into()))),
+        (index, scale) => Value::Number(index.number().mul(Number::constant(scale))),
     };
-    base.add(index).add(Value::constant(displacement))
+    // `[r + 4 r]` is a product: all of it are multiples of 5.
+    let sum = if base == index {
+        scaled(index, scale + 1)
+    } else {
+        part(base).add(scaled(index, scale))
+    };
+    sum.add(Value::constant(displacement))
 }
 
 /// Reads operands of one instruction from the state before it.
@@ -252,10 +259,12 @@ impl Reader<'_> {
                 None => [None; 2],
             },
             M::Bsr => [None; 2],
-            M::Blsr | M::Blsi | M::Bextr | M::Bzhi => {
-                number(Number::up_to(self.number(1).max()))
-            }
-            M::Movmskps | M::Vmovmskps | M::Movmskpd | M::Vmovmskpd | M::Pmovmskb
+            M::Blsr | M::Blsi | M::Bextr | M::Bzhi => number(Number::up_to(self.number(1).max())),
+            M::Movmskps
+            | M::Vmovmskps
+            | M::Movmskpd
+            | M::Vmovmskpd
+            | M::Pmovmskb
             | M::Vpmovmskb => number(Number::of_bits(self.lanes())),
             // The upper half of a register whose lower half is written is cleared.
             _ if bits == 32 => number(Number::of_bits(32)),
@@ -304,14 +313,17 @@ impl Reader<'_> {
     fn conditional_move(&self) -> Value {
         let condition = self.instruction().condition_code();
         let given = |condition: ConditionCode, i: u32| {
-            let mut state = self.state.clone();
-            state.assume(condition);
-            match self.register(i) {
+            let state = self.state.given(condition)?;
+            Some(match self.register(i) {
                 Some(register) => state.read(register),
                 None => self.value(i),
-            }
+            })
         };
-        given(condition, 1).join(given(negate(condition), 0))
+        match (given(condition, 1), given(negate(condition), 0)) {
+            (Some(moved), Some(kept)) => moved.join(kept),
+            (Some(value), None) | (None, Some(value)) => value,
+            (None, None) => Value::ANY,
+        }
     }
 
     /// What the flags say afterwards, if the instruction changes them.
@@ -347,4 +359,3 @@ impl Reader<'_> {
         }
     }
 }
-

@@ -4,6 +4,14 @@
 //! `vbroadcastss ymm, m32`). What is used here was chosen around them; what dynasm lacks is written by hand; and the tests
 //! decode every form with another crate and compare it with what was meant.
 
+#![expect(
+    clippy::useless_conversion,
+    reason = "`dynasm!` converts register numbers to u8, which ours are"
+)]
+
+#[cfg(test)]
+mod tests;
+
 use dynasmrt::x64::X64Relocation;
 use dynasmrt::{DynamicLabel, DynasmApi, DynasmLabelApi, dynasm};
 
@@ -76,6 +84,16 @@ macro_rules! memory {
     };
 }
 
+/// `op a, [address]` on general registers of either size.
+macro_rules! sized_memory {
+    ($buffer:ident, $size:expr, $address:expr; $op:ident $a:expr) => {
+        match $size {
+            Size::S32 => memory!($buffer, $address; $op Rd($a), DWORD),
+            Size::S64 => memory!($buffer, $address; $op Rq($a), QWORD),
+        }
+    };
+}
+
 /// Appends `inst`, whose registers are all physical and whose labels `labels` resolves.
 pub(super) fn emit(b: &mut Buffer, inst: &Inst, labels: &[DynamicLabel]) {
     match *inst {
@@ -110,10 +128,7 @@ pub(super) fn emit(b: &mut Buffer, inst: &Inst, labels: &[DynamicLabel]) {
         } => load(b, dst.encoding(), address, width),
         Inst::LoadSwapped { dst, address, size } => {
             let dst = dst.encoding();
-            match size {
-                Size::S32 => memory!(b, address; movbe Rd(dst), DWORD),
-                Size::S64 => memory!(b, address; movbe Rq(dst), QWORD),
-            }
+            sized_memory!(b, size, address; movbe dst)
         }
         Inst::Store { to, src } => asm!(b; mov [Rq(to.encoding())], Rd(src.encoding())),
         Inst::Bswap { dst, size } => match size {
@@ -133,6 +148,14 @@ pub(super) fn emit(b: &mut Buffer, inst: &Inst, labels: &[DynamicLabel]) {
             a,
             b: Source::Imm(imm),
         } => cmp(b, size, a.encoding(), imm),
+        Inst::Cmp {
+            size,
+            a,
+            b: Source::Mem(address),
+        } => {
+            let a = a.encoding();
+            sized_memory!(b, size, address; cmp a)
+        }
         Inst::TestSelf { size, a } => sized!(b, size; test a.encoding(), a.encoding()),
         Inst::Dec { dst } => asm!(b; dec Rq(dst.encoding())),
         Inst::Shift { op, size, dst, by } => shift(b, op, size, dst.encoding(), by.cast_signed()),
@@ -278,6 +301,13 @@ fn alu(b: &mut Buffer, op: Alu, size: Size, dst: u8, src: Source) {
             Alu::Or => immediate!(b, size; or dst, imm),
             Alu::Xor => immediate!(b, size; xor dst, imm),
         },
+        Source::Mem(address) => match op {
+            Alu::Add => sized_memory!(b, size, address; add dst),
+            Alu::Sub => sized_memory!(b, size, address; sub dst),
+            Alu::And => sized_memory!(b, size, address; and dst),
+            Alu::Or => sized_memory!(b, size, address; or dst),
+            Alu::Xor => sized_memory!(b, size, address; xor dst),
+        },
     }
 }
 
@@ -343,5 +373,5 @@ fn lane_bits(b: &mut Buffer, dst: u8, src: u8) {
     let high = u8::from(dst < 8) << 7 | 1 << 6 | u8::from(src < 8) << 5;
     let modrm = 0b11 << 6 | (dst & 7) << 3 | src & 7;
     b.assembler
-        .extend([0xc4, high | 0b00001, 0b0_1111_1_00, 0x50, modrm]);
+        .extend([0xc4, high | 0b0_0001, 0b0111_1100, 0x50, modrm]);
 }

@@ -57,7 +57,7 @@ impl Reg {
 }
 
 /// Operand size of a scalar instruction. A 32-bit result clears the upper half of its register.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Size {
     /// 32 bits
     S32,
@@ -144,6 +144,7 @@ impl Address {
 pub(super) enum Source {
     Reg(Reg),
     Imm(i32),
+    Mem(Address),
 }
 
 /// Second operand of a vector instruction.
@@ -229,9 +230,25 @@ impl Cond {
     }
 }
 
+/// Declares the instructions together with the names of all of them: the tests of `emit` insist on a sample of each.
+macro_rules! instructions {
+    ($(#[$meta:meta])* $name:ident {
+        $($(#[$doc:meta])* $form:ident $({ $($field:ident: $ty:ty),* $(,)? })?,)*
+    }) => {
+        $(#[$meta])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub(super) enum $name { $($(#[$doc])* $form $({ $($field: $ty),* })?),* }
+
+        impl $name {
+            #[cfg(test)]
+            pub(super) const FORMS: &[&str] = &[$(stringify!($form)),*];
+        }
+    };
+}
+
+instructions! {
 /// One machine instruction.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Inst {
+Inst {
     /// `endbr64`: where indirect calls may land.
     Endbr,
     /// `vzeroupper`
@@ -365,6 +382,7 @@ pub(super) enum Inst {
     /// `vpminud dst, a, b` on 128 bits
     Min128 { dst: Reg, a: Reg, b: Reg },
 }
+}
 
 /// How an instruction treats an operand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -392,6 +410,11 @@ impl Inst {
                 }
                 Address::Pool { .. } => {}
             };
+        let source = |source: &mut Source, f: &mut dyn FnMut(Class, Role, &mut Reg)| match source {
+            Source::Reg(reg) => f(General, Use, reg),
+            Source::Imm(_) => {}
+            Source::Mem(from) => address(from, f),
+        };
         match self {
             Self::Endbr
             | Self::Vzeroupper
@@ -437,16 +460,12 @@ impl Inst {
             | Self::Shift { dst, .. }
             | Self::ZeroExtendByte { dst } => f(General, Modify, dst),
             Self::Alu { dst, src, .. } => {
-                if let Source::Reg(src) = src {
-                    f(General, Use, src);
-                }
+                source(src, &mut f);
                 f(General, Modify, dst);
             }
             Self::Cmp { a, b, .. } => {
                 f(General, Use, a);
-                if let Source::Reg(b) = b {
-                    f(General, Use, b);
-                }
+                source(b, &mut f);
             }
             Self::TestSelf { a, .. } => f(General, Use, a),
             // `bsf` leaves dst as it is where src is zero, and `cmov` where the condition does not hold.

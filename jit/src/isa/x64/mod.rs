@@ -14,6 +14,9 @@ mod lower;
 mod regs;
 mod uses;
 
+#[cfg(test)]
+mod tests;
+
 use dynasmrt::DynamicLabel;
 use pktjit_ir::VerifiedProgram;
 

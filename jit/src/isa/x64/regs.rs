@@ -8,10 +8,10 @@
 //! There is no stack frame and so no spilling. Where registers run out, the assignment names a value that is cheap to
 //! compute again ([`Pressure`]), and the body is lowered once more with that value computed at each use.
 
-use pktjit_ir::ValueId;
+use pktjit_ir::{TableId, ValueId};
 
 use super::abi;
-use super::inst::{Class, Inst, Label, Reg, Role, Size};
+use super::inst::{Class, Inst, Label, Reg, Role, Size, Vector, VectorSource};
 
 /// A body on virtual registers.
 #[derive(Debug, Default)]
@@ -65,7 +65,7 @@ pub(super) struct Line {
     /// The IR value that it computes.
     pub(super) value: Option<ValueId>,
     /// The table that it reads.
-    pub(super) table: Option<pktjit_ir::TableId>,
+    pub(super) table: Option<TableId>,
     /// What it does where no value says so.
     pub(super) note: &'static str,
 }
@@ -117,7 +117,7 @@ pub(super) fn assign(body: &Body) -> Result<Vec<Step>, Pressure> {
     let mut intervals = intervals(body);
     merge_loop_arguments(body, &mut intervals);
     let assigned = scan(body, &intervals)?;
-    Ok(resolve(body, &intervals, &assigned))
+    Ok(resolve(body, &assigned))
 }
 
 fn intervals(body: &Body) -> Vec<Option<Interval>> {
@@ -351,8 +351,7 @@ fn find(intervals: &[Option<Interval>], mut v: usize) -> usize {
 }
 
 /// Replaces virtual registers, turns parallel moves into instructions and drops moves to the same register.
-fn resolve(body: &Body, intervals: &[Option<Interval>], assigned: &[Option<Reg>]) -> Vec<Step> {
-    debug_assert_eq!(intervals.len(), assigned.len());
+fn resolve(body: &Body, assigned: &[Option<Reg>]) -> Vec<Step> {
     let physical = |reg: Reg| match reg.virtual_index() {
         Some(index) => assigned[index].unwrap_or(reg),
         None => reg,
@@ -441,10 +440,10 @@ fn sequence(moves: Vec<(Class, Reg, MoveSource)>) -> Vec<Inst> {
 /// Swaps two vector registers without a third.
 fn swap_vectors(x: Reg, y: Reg) -> [Inst; 3] {
     let xor = |dst, other| Inst::Vector {
-        op: super::inst::Vector::Xor,
+        op: Vector::Xor,
         dst,
         a: dst,
-        b: super::inst::VectorSource::Reg(other),
+        b: VectorSource::Reg(other),
     };
     [xor(x, y), xor(y, x), xor(x, y)]
 }
@@ -454,5 +453,92 @@ pub(super) fn constant(dst: Reg, imm: u64) -> Inst {
     match imm {
         0 => Inst::Zero { dst },
         imm => Inst::MovImm { dst, imm },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+
+    use quickcheck::{Gen, QuickCheck};
+
+    use super::*;
+
+    /// What is in each register, by name of where it was at first; constants are negative.
+    type File = HashMap<Reg, i64>;
+
+    fn run(insts: &[Inst], file: &mut File) {
+        for inst in insts {
+            match *inst {
+                Inst::Mov { dst, src, .. } | Inst::VectorMov { dst, src } => {
+                    file.insert(dst, file[&src]);
+                }
+                Inst::Xchg { a, b } => {
+                    let (x, y) = (file[&a], file[&b]);
+                    file.extend([(a, y), (b, x)]);
+                }
+                Inst::Vector {
+                    op: Vector::Xor,
+                    dst,
+                    a,
+                    b: VectorSource::Reg(b),
+                } => {
+                    file.insert(dst, file[&a] ^ file[&b]);
+                }
+                Inst::MovImm { dst, imm } => {
+                    file.insert(dst, -(imm as i64));
+                }
+                other => panic!("{other:?} is no move"),
+            }
+        }
+    }
+
+    /// Each destination has what its source had before all moves. A choice is the source for the register of its position:
+    /// 0 to 4 a register, 5 no move, 6 and 7 a constant, which general registers alone can be set to.
+    fn moves_happen_at_once(class: Class, reg: fn(u8) -> Reg, choices: &[u8]) -> bool {
+        let before: File = (0..5).map(|i| (reg(i), i64::from(i) + 1)).collect();
+        let mut expected = before.clone();
+        let mut moves = Vec::new();
+        for (i, choice) in choices.iter().take(5).enumerate() {
+            let dst = reg(i as u8);
+            match choice % 8 {
+                src @ 0..=4 => {
+                    moves.push((class, dst, MoveSource::Reg(reg(src))));
+                    expected.insert(dst, before[&reg(src)]);
+                }
+                imm @ (6 | 7) if class == Class::General => {
+                    moves.push((class, dst, MoveSource::Const(u64::from(imm))));
+                    expected.insert(dst, -i64::from(imm));
+                }
+                _ => {}
+            }
+        }
+        let mut after = before;
+        run(&sequence(moves), &mut after);
+        after == expected
+    }
+
+    fn qc_moves_happen_at_once(choices: Vec<u8>) -> bool {
+        moves_happen_at_once(Class::General, Reg::general, &choices)
+            && moves_happen_at_once(Class::Vector, Reg::vector, &choices)
+    }
+
+    #[test]
+    fn qc_parallel_moves() {
+        QuickCheck::new()
+            .rng(Gen::from_size_and_seed(8, 1))
+            .tests(5000)
+            .min_tests_passed(5000)
+            .quickcheck(qc_moves_happen_at_once as fn(Vec<u8>) -> bool);
+    }
+
+    #[test]
+    fn a_cycle_of_two_is_one_exchange() {
+        let (a, b) = (Reg::general(0), Reg::general(2));
+        let moves = vec![
+            (Class::General, a, MoveSource::Reg(b)),
+            (Class::General, b, MoveSource::Reg(a)),
+        ];
+        assert_eq!(sequence(moves), [Inst::Xchg { a, b }]);
     }
 }

@@ -3,7 +3,7 @@
 //! Invariants: only uses by instructions that are alive count, so a value without uses is dead; a use that lowering
 //! serves without the operand's register (a splat reads the key bytes itself) does not count.
 
-use pktjit_ir::program::{Inst, Program, Terminator};
+use pktjit_ir::program::{BinaryOp, Inst, Program, Terminator};
 use pktjit_ir::{BlockId, ValueId};
 
 /// Uses and definitions of the values of one program.
@@ -117,6 +117,25 @@ impl<'a> Uses<'a> {
             .filter(|load| matches!(load, Inst::LoadKey { .. }))
     }
 
+    /// Whether computing a value once more costs next to nothing and needs nothing but the key.
+    pub(super) fn is_cheap(&self, inst: &Inst) -> bool {
+        let is_leaf = |value| {
+            matches!(
+                self.inst(value),
+                Some(Inst::Const(_) | Inst::LoadKey { .. })
+            )
+        };
+        match *inst {
+            Inst::LoadKey { .. } => true,
+            Inst::Splat { .. } => self.splatted_key(inst).is_some(),
+            Inst::Shl { a, .. } | Inst::Shr { a, .. } => is_leaf(a),
+            Inst::Binary { op, a, b } => {
+                !matches!(op, BinaryOp::MulHi | BinaryOp::Pext) && is_leaf(a) && is_leaf(b)
+            }
+            _ => false,
+        }
+    }
+
     /// Whether a value is best computed where its only use is, in the same block: it becomes an operand in memory or a
     /// condition in the flags there, and holds no register in between.
     pub(super) fn sinks(&self, value: ValueId) -> bool {
@@ -133,6 +152,12 @@ impl<'a> Uses<'a> {
         match (inst, user) {
             (Inst::LoadLanes { .. }, User::Inst(_)) => true,
             (Inst::Load { .. }, User::Inst(Inst::Splat { .. })) => true,
+            (Inst::Load { .. }, User::Inst(Inst::Binary { op, b, .. })) => match op {
+                BinaryOp::And | BinaryOp::Or | BinaryOp::Xor | BinaryOp::Add => true,
+                BinaryOp::Sub => *b == value,
+                _ => false,
+            },
+            (Inst::Load { .. }, User::Inst(Inst::Compare { .. })) => true,
             (Inst::Compare { .. }, User::Inst(Inst::Select { cond, .. }))
             | (Inst::Compare { .. }, User::Terminator(Terminator::BranchIf { cond, .. })) => {
                 *cond == value
