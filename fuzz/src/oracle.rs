@@ -6,9 +6,11 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use pktjit::{
-    BuildError, Classifier, Cpu, Effort, EngineKind, KeyRef, MISS, PlanError, RuleId, RuleSet,
-    Structure,
+    BuildError, Classifier, Cpu, Effort, EngineKind, KeyRef, MISS, NativeCode, OsMemory, PlanError,
+    RuleId, RuleSet, Structure,
 };
+use pktjit_ir::VerifiedProgram;
+use pktjit_jit::audit::{Profile, audit};
 
 use crate::guard::GuardedBytes;
 
@@ -69,6 +71,24 @@ pub fn compile(
             let structure = structure.map_or("auto", Structure::name);
             Err(format!("{engine} {structure}: {error}"))
         }
+    }
+}
+
+/// Machine code of a program, audited; the inner error is why the target cannot run it.
+///
+/// # Errors
+/// Anything else that stands in the way.
+pub fn native(program: &VerifiedProgram) -> Result<Result<NativeCode, String>, String> {
+    let target = Cpu::host().target()?;
+    let code = match pktjit_jit::compile(program, &target) {
+        Ok(code) => code,
+        Err(error) if error.is_unsupported() => return Ok(Err(error.to_string())),
+        Err(error) => return Err(error.to_string()),
+    };
+    audit(&code, program, Profile::Leaf).map_err(|error| error.to_string())?;
+    match NativeCode::load(&code, program, &OsMemory::default()) {
+        Ok(code) => Ok(Ok(code)),
+        Err(error) => Err(error.to_string()),
     }
 }
 
@@ -328,6 +348,22 @@ impl Coverage {
             }
         }
         Ok(())
+    }
+
+    /// Adds what was asked elsewhere.
+    pub fn add(&mut self, other: Self) {
+        for (engine, more) in other.engines {
+            let asked = self.engines.entry(engine).or_default();
+            asked.rule_sets += more.rule_sets;
+            asked.keys += more.keys;
+            asked.lookups += more.lookups;
+            for (structure, times) in more.held {
+                *asked.held.entry(structure).or_default() += times;
+            }
+            for (refusal, times) in more.refused {
+                *asked.refused.entry(refusal).or_default() += times;
+            }
+        }
     }
 
     /// Whether every engine of this machine answered, and every structure held something on each that has structures.

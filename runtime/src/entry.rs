@@ -60,7 +60,7 @@ pub struct RawLookup<'a> {
 }
 
 /// Machine code in its final place, with the memory that it lives in.
-pub(crate) struct NativeCode {
+pub struct NativeCode {
     lookup: LookupFn,
     lookup_batch: LookupBatchFn,
     lookup_batch_ptrs: LookupBatchPtrsFn,
@@ -77,7 +77,7 @@ impl RefUnwindSafe for NativeCode {}
 
 /// Why compiled code cannot be called here.
 #[derive(Debug, Error)]
-pub(crate) enum LoadError {
+pub enum LoadError {
     /// There is no memory for it.
     #[error(transparent)]
     Memory(#[from] MemoryError),
@@ -88,7 +88,7 @@ pub(crate) enum LoadError {
 
 impl NativeCode {
     /// Puts `code`, which was compiled from `program`, into memory of its own and seals it.
-    pub(crate) fn load(
+    pub fn load(
         code: &CompiledCode,
         program: &VerifiedProgram,
         memory: &dyn CodeMemory,
@@ -156,7 +156,7 @@ impl NativeCode {
 
     /// The row of the winner, [`MISS`] also for a key of another length.
     #[inline]
-    pub(crate) fn lookup(&self, key: KeyRef<'_>) -> u32 {
+    pub fn lookup(&self, key: KeyRef<'_>) -> u32 {
         let key = key.bytes();
         if key.len() != self.key_len {
             return MISS;
@@ -166,7 +166,7 @@ impl NativeCode {
     }
 
     /// The rows of the winners for `out.len()` keys, one every `stride` bytes.
-    pub(crate) fn lookup_batch(
+    pub fn lookup_batch(
         &self,
         keys: &[u8],
         stride: usize,
@@ -180,7 +180,7 @@ impl NativeCode {
     }
 
     /// The rows of the winners for the keys.
-    pub(crate) fn lookup_batch_keys(
+    pub fn lookup_batch_keys(
         &self,
         keys: &[KeyRef<'_>],
         out: &mut [u32],

@@ -71,6 +71,9 @@ pub use classifier::{Classifier, Hit};
 pub use code_memory::{Access, CodeMemory, MemoryError, OsMemory, SealedMemory};
 pub use cpu::Cpu;
 pub use engine::{EngineKind, ParseEngineError};
+/// Machine code of any verified program, for tests that compare engines on more than planners make.
+#[doc(hidden)]
+pub use entry::{LoadError, NativeCode};
 pub use entry::{LookupBatchFn, LookupBatchPtrsFn, LookupFn, RawLookup};
 pub use error::BuildError;
 pub use stats::Stats;
