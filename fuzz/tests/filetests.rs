@@ -1,13 +1,28 @@
 //! Runs `testdata/filetests`.
 
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+
+use pktjit::{Cpu, EngineKind};
 use pktjit_fallback::Interpreter;
 use pktjit_fuzz::filetest::{Engine, Test, check_faults, check_lookups, read_file, read_folder};
+use pktjit_fuzz::oracle::native;
 
-/// Every engine that runs programs.
-const ENGINES: &[Engine<'_>] = &[("interp", &|program| {
+const INTERP: Engine<'static> = ("interp", &|program| {
     let interpreter = Interpreter::new(program);
-    Box::new(move |key| interpreter.lookup(key))
-})];
+    Ok(Box::new(move |key| interpreter.lookup(key)))
+});
+
+const AVX2: Engine<'static> = ("avx2", &|program| {
+    let code = native(&program).unwrap_or_else(|error| panic!("{error}"))?;
+    Ok(Box::new(move |key| code.lookup(key)))
+});
+
+/// What machine code cannot do and the interpreter can, as the code generator says it.
+const LIMITS: [&str; 2] = [
+    "lanes, AVX2 code has 8",
+    "more values are alive at once than the 5 general registers hold",
+];
 
 /// Runs all tests of a folder and reports all failures at once.
 fn check_all(folder: &str, check: impl Fn(&Test) -> Result<(), String>) {
@@ -29,7 +44,23 @@ fn verifier_reports_exactly_the_listed_faults() {
 
 #[test]
 fn every_engine_returns_the_listed_rows() {
-    check_all("run", |test| check_lookups(test, ENGINES));
+    let engines = match EngineKind::Avx2.check(Cpu::host()) {
+        Ok(()) => vec![INTERP, AVX2],
+        Err(reason) => {
+            eprintln!("avx2: skipped: {reason}");
+            vec![INTERP]
+        }
+    };
+    let skips = RefCell::new(BTreeMap::<&str, u32>::new());
+    check_all("run", |test| {
+        for skipped in check_lookups(test, &engines)? {
+            let reason = LIMITS.iter().find(|&&limit| skipped.ends_with(limit));
+            let reason = reason.ok_or(skipped.as_str())?;
+            *skips.borrow_mut().entry(reason).or_default() += 1;
+        }
+        Ok(())
+    });
+    eprintln!("not run as machine code: {:#?}", skips.borrow());
 }
 
 const TEST: &str = "; test: t
@@ -56,13 +87,13 @@ fn driver_notices_a_listed_fault_that_is_not_reported() {
 #[test]
 fn driver_notices_a_wrong_row() {
     let test = one(&TEST.replace("; test: t", "; test: t\n; run: 02 -> 4\n; run: 03 -> miss"));
-    let error = check_lookups(&test, ENGINES).unwrap_err();
+    let error = check_lookups(&test, &[INTERP]).unwrap_err();
     assert_eq!(error, "f:1: t:\n  interp: [03] -> 6, not 4294967295");
 }
 
 #[test]
 fn driver_notices_a_test_without_lookups() {
-    assert!(check_lookups(&one(TEST), ENGINES).is_err());
+    assert!(check_lookups(&one(TEST), &[INTERP]).is_err());
 }
 
 #[test]
