@@ -411,3 +411,55 @@ impl fmt::Display for Coverage {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use pktjit::{Field, KeyLayout, Match, Rule};
+
+    fn ports() -> (RuleSet, Vec<Vec<u8>>) {
+        let layout = KeyLayout::packed([Field::inet_service("dport")]).unwrap();
+        let ports = [80, 443].map(|port| Rule::new([Match::Exact(port)]));
+        let builder = ports
+            .into_iter()
+            .fold(RuleSet::builder(layout.clone()), |builder, rule| {
+                builder.rule(rule)
+            });
+        let keys = [80, 443, 81].map(|port| layout.encode(&[port]));
+        (builder.build().unwrap(), keys.into())
+    }
+
+    #[test]
+    fn any_wrong_rule_is_noticed() {
+        let (rules, keys) = ports();
+        let right = [Some(RuleId::new(0)), Some(RuleId::new(1)), None];
+        let ask = |expected: &[Option<RuleId>; 3]| {
+            let questions = Questions::new(&rules, &keys, expected);
+            Coverage::default().ask_all(&rules, &questions, &[Effort::Balanced])
+        };
+        assert_eq!(ask(&right), Ok(()));
+        for index in 0..3 {
+            for wrong in [Some(RuleId::new(0)), Some(RuleId::new(1)), None] {
+                let mut expected = right;
+                expected[index] = wrong;
+                assert_eq!(ask(&expected).is_ok(), expected == right, "{expected:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_was_not_asked_is_told() {
+        let (rules, keys) = ports();
+        let questions = Questions::new(
+            &rules,
+            &keys,
+            &[Some(RuleId::new(0)), Some(RuleId::new(1)), None],
+        );
+        let mut coverage = Coverage::default();
+        assert!(coverage.is_complete().is_err());
+        coverage
+            .ask_all(&rules, &questions, &[Effort::Balanced])
+            .unwrap();
+        assert_eq!(coverage.is_complete(), Ok(()));
+    }
+}

@@ -32,12 +32,12 @@ fn rule_files(name: &str) -> Vec<PathBuf> {
 }
 
 /// What the `.expected` file says of each key, as `pktjit classify` prints it: the rule, or none.
-fn expected_rules(path: &Path, set: &SourceSet, texts: &[Box<str>]) -> Vec<Option<RuleId>> {
+fn expected_rules(path: &Path, set: &SourceSet, texts: &[&str]) -> Vec<Option<RuleId>> {
     let expected = fs::read_to_string(path).unwrap();
     assert_eq!(expected.lines().count(), texts.len(), "{}", path.display());
-    let line = |(line, text): (&str, &Box<str>)| {
+    let line = |(line, text): (&str, &str)| {
         let columns: Vec<&str> = line.split('\t').collect();
-        assert_eq!(columns[0], &**text, "{}", path.display());
+        assert_eq!(columns[0], text, "{}", path.display());
         match columns[1..] {
             ["miss"] => None,
             [rule, verdict] => {
@@ -52,7 +52,11 @@ fn expected_rules(path: &Path, set: &SourceSet, texts: &[Box<str>]) -> Vec<Optio
             _ => panic!("{}: {line}", path.display()),
         }
     };
-    expected.lines().zip(texts).map(line).collect()
+    expected
+        .lines()
+        .zip(texts.iter().copied())
+        .map(line)
+        .collect()
 }
 
 /// The layouts that keys of a set are tried in: without gaps, padded as nftables does, and the other way round at odd
@@ -88,7 +92,7 @@ fn every_engine_and_structure_gives_the_answers_of_the_corpus() {
         let keys: Vec<_> = keys
             .map(|key| key.unwrap_or_else(|error| panic!("{error}")))
             .collect();
-        let texts: Vec<Box<str>> = keys.iter().map(|key| key.text.clone()).collect();
+        let texts: Vec<&str> = keys.iter().map(|key| &*key.text).collect();
         let expected = expected_rules(&path.with_extension("expected"), set, &texts);
         for layout in layouts(set) {
             let bytes: Vec<Vec<u8>> = keys.iter().map(|key| layout.encode(&key.values)).collect();
