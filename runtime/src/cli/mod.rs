@@ -6,9 +6,14 @@
 //!
 //! Names of engines, structures and targets are read here and not by clap: an unknown one is an ordinary error.
 
+mod asm;
 mod check;
 mod classify;
 mod engines;
+mod explain;
+mod jitdump;
+mod tables;
+mod values;
 
 use std::error::Error;
 use std::fmt;
@@ -28,7 +33,7 @@ type Output = Result<String, Box<dyn Error>>;
 
 /// Compiles packet-classifier rule sets to machine code, and classifies with them
 #[derive(Parser)]
-#[command(name = "pktjit", version, max_term_width = 100)]
+#[command(name = "pktjit", version)]
 struct Pktjit {
     #[command(subcommand)]
     command: Command,
@@ -38,6 +43,7 @@ struct Pktjit {
 enum Command {
     Classify(classify::Classify),
     Check(check::Check),
+    Explain(explain::Explain),
     Engines(engines::Engines),
 }
 
@@ -47,8 +53,15 @@ pub fn pktjit() -> ExitCode {
     exit(match Pktjit::parse().command {
         Command::Classify(classify) => classify.run(),
         Command::Check(check) => check.run(),
+        Command::Explain(explain) => explain.run(),
         Command::Engines(engines) => engines.run(),
     })
+}
+
+/// The tool `jitdump`.
+#[must_use]
+pub fn jitdump() -> ExitCode {
+    exit(jitdump::Jitdump::parse().run())
 }
 
 /// Prints what a command returned.
