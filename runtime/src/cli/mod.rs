@@ -9,6 +9,7 @@
 mod asm;
 mod check;
 mod classify;
+mod demo;
 mod engines;
 mod explain;
 mod jitdump;
@@ -45,6 +46,7 @@ enum Command {
     Check(check::Check),
     Explain(explain::Explain),
     Engines(engines::Engines),
+    Demo(demo::Demo),
 }
 
 /// The tool `pktjit`.
@@ -55,6 +57,7 @@ pub fn pktjit() -> ExitCode {
         Command::Check(check) => check.run(),
         Command::Explain(explain) => explain.run(),
         Command::Engines(engines) => engines.run(),
+        Command::Demo(demo) => demo.run(),
     })
 }
 
