@@ -174,3 +174,68 @@ impl Depths {
         old < depth
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Target, compile};
+    use pktjit_ir::{text, verify};
+
+    fn stats(body: &str) -> LookupStats {
+        let text = format!(
+            "layout len=4 {{ mark \"m\" at 0 little }}
+             verdicts 100
+             table0 \"t\" row_bytes=4 {{ \"c\" u32 x 1 at 0 max=0x3 data 01000000 02000000 03000000 00000000 }}
+             {body}"
+        );
+        let program = verify(text::parse(&text).unwrap()).unwrap();
+        lookup_stats(
+            &compile(&program, &Target::x86_64_avx2()).unwrap(),
+            &program,
+        )
+    }
+
+    #[test]
+    fn straight_line_counts_each_instruction_once() {
+        // endbr64, mov, mov, vzeroupper, ret: the result is copied to where it belongs.
+        let stats = stats("block0: v0 = load_key.le8 0 return v0");
+        assert_eq!((stats.instructions, stats.loads), (5, 1));
+        assert_eq!(stats.dependent_load_depth, 0, "the key is no table");
+    }
+
+    #[test]
+    fn loads_that_wait_for_each_other_are_deep_and_others_are_not() {
+        let first = "block0: v0 = load_key.le8 0 v1 = const 0x3 v2 = and v0, v1 v3 = row table0[v2] v4 = load v3.0";
+        assert_eq!(stats(&format!("{first} return v4")).dependent_load_depth, 1);
+        let chain = format!("{first} v5 = row table0[v4] v6 = load v5.0 return v6");
+        assert_eq!(stats(&chain).dependent_load_depth, 2);
+        let side_by_side =
+            format!("{first} v5 = row table0[v1] v6 = load v5.0 v7 = add v4, v6 return v7");
+        assert_eq!(stats(&side_by_side).dependent_load_depth, 1);
+    }
+
+    /// A loop whose trips each load the row that the loop carries, or the row that the counter names.
+    fn a_loop(trips: u32, index: &str) -> LookupStats {
+        stats(&format!(
+            "block0: v0 = const 0x0 v1 = const 0x3 jump block1(v0, v1)
+             block1(v2: scalar, v3: scalar) trips={trips}:
+               v4 = and {index}, v1 v5 = row table0[v4] v6 = load v5.0 repeat block1(v6), block2(v6)
+             block2(v7: scalar): return v7"
+        ))
+    }
+
+    #[test]
+    fn loops_multiply_what_is_inside_of_them() {
+        let [one, two, ten] = [1, 2, 10].map(|trips| a_loop(trips, "v2"));
+        let inside = two.instructions - one.instructions;
+        assert!(inside > 3, "{inside}");
+        assert_eq!(ten.instructions, one.instructions + 9 * inside);
+        assert_eq!((one.loads, ten.loads), (1, 10));
+    }
+
+    #[test]
+    fn only_a_load_that_waits_for_the_trip_before_gets_deeper_with_the_trips() {
+        assert_eq!(a_loop(10, "v2").dependent_load_depth, 1);
+        assert_eq!(a_loop(10, "v3").dependent_load_depth, 10);
+    }
+}

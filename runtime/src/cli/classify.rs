@@ -37,7 +37,7 @@ pub(super) struct Classify {
     file: Option<PathBuf>,
 
     /// Compare with the rule that follows each key of a ClassBench trace
-    #[arg(long, requires = "file")]
+    #[arg(long, conflicts_with = "keys")]
     check: bool,
 
     #[command(flatten)]
@@ -64,12 +64,12 @@ impl Classify {
             .iter()
             .flat_map(|key| layout.encode(&key.values))
             .collect();
-        let (rows, time) = look_up(&classifier, &bytes, keys.len())?;
+        let (rows, ns) = look_up(&classifier, &bytes, keys.len())?;
         if self.check {
             check(&classifier, &keys, &rows)?;
         }
         Ok(if self.summary {
-            Summary::new(&classifier, &rows, time).print(self.format)
+            Summary::new(&classifier, &rows, ns).print(self.format)
         } else {
             self.lines(&classifier, set, &keys, &rows)
         })
@@ -134,32 +134,40 @@ struct Line<'a> {
     verdict: Option<&'a str>,
 }
 
-/// The winners' rows of `n` keys, and the time that one lookup took.
+/// The winners' rows of `n` keys, and the nanoseconds that one lookup took.
+///
+/// A few keys are looked up again and again, since a clock cannot tell how long so little takes.
 fn look_up(
     classifier: &Classifier,
     keys: &[u8],
     n: usize,
-) -> Result<(Vec<u32>, Duration), Box<dyn Error>> {
+) -> Result<(Vec<u32>, f64), Box<dyn Error>> {
     /// Few enough keys to show progress with a slow engine, enough to forget the clock.
     const BATCH: usize = 1024;
+    /// How long the lookups are to take at least.
+    const ENOUGH: Duration = Duration::from_millis(2);
     let stride = classifier.layout().len();
     let mut rows = vec![0; n];
-    let mut time = Duration::ZERO;
+    let (mut time, mut lookups) = (Duration::ZERO, 0);
     let mut bar = None;
-    for (batch, out) in rows.chunks_mut(BATCH).enumerate() {
-        let keys = &keys[batch * BATCH * stride..];
-        let start = Instant::now();
-        classifier.lookup_batch(keys, stride, out)?;
-        time += start.elapsed();
-        if time > Duration::from_secs(1) {
-            bar.get_or_insert_with(|| progress_bar(n))
-                .set_position((batch * BATCH) as u64);
+    while lookups < n || (time < ENOUGH && lookups > 0) {
+        for (batch, out) in rows.chunks_mut(BATCH).enumerate() {
+            let keys = &keys[batch * BATCH * stride..];
+            let start = Instant::now();
+            classifier.lookup_batch(keys, stride, out)?;
+            time += start.elapsed();
+            lookups += out.len();
+            if time > Duration::from_secs(1) {
+                bar.get_or_insert_with(|| progress_bar(n))
+                    .set_position(lookups as u64);
+            }
         }
     }
     if let Some(bar) = bar {
         bar.finish_and_clear();
     }
-    Ok((rows, time))
+    let ns = time.as_secs_f64() * 1e9 / lookups.max(1) as f64;
+    Ok((rows, ns))
 }
 
 /// A bar on stderr, which is not drawn unless that is a terminal.
@@ -219,12 +227,11 @@ struct Summary {
 }
 
 impl Summary {
-    fn new(classifier: &Classifier, rows: &[u32], time: Duration) -> Self {
+    fn new(classifier: &Classifier, rows: &[u32], ns: f64) -> Self {
         let hits = rows
             .iter()
             .filter(|&&row| classifier.hit(row).is_some())
             .count();
-        let ns = time.as_secs_f64() * 1e9 / rows.len().max(1) as f64;
         Self {
             keys: rows.len(),
             hits,

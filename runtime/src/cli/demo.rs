@@ -385,7 +385,11 @@ fn disassembly(text: &mut String, rules: &RuleSet) -> Result<(), Box<dyn Error>>
         writeln!(text, "{line}")?;
     }
     if lines.len() > INSTRUCTIONS {
-        writeln!(text, "  ... {} more to the return", lines.len() - INSTRUCTIONS)?;
+        writeln!(
+            text,
+            "  ... {} more to the return",
+            lines.len() - INSTRUCTIONS
+        )?;
     }
     Ok(())
 }
