@@ -13,10 +13,12 @@ mod code_buffer;
 mod constant_pool;
 mod error;
 mod isa;
+mod stats;
 mod target;
 
 pub use code::{CompiledCode, Entries, ListingEntry, Placement, Relocation};
 pub use error::CompileError;
+pub use stats::{LookupStats, lookup_stats};
 pub use target::{Caches, Features, Isa, Target};
 
 use pktjit_ir::VerifiedProgram;

@@ -12,7 +12,7 @@ use pktjit_fallback::{Interpreter, LinearScan};
 use pktjit_ir::plan::{Choice, Effort, Machine, Options, Pext, Plan, PlanError, plan};
 use pktjit_ir::{RuleSet, Structure};
 use pktjit_jit::audit::{Profile, audit};
-use pktjit_jit::compile;
+use pktjit_jit::{Caches, Features, compile};
 
 use crate::classifier::{Classifier, Inner};
 use crate::code_memory::{CodeMemory, OsMemory};
@@ -153,20 +153,25 @@ impl ClassifierBuilder {
         Options {
             structure: self.structure.map_or(Choice::Auto, Choice::Only),
             effort: self.effort,
-            machine: Machine {
-                // The interpreter takes vectors of any width, so the widest engine decides.
-                lanes: 8,
-                pext: if features.fast_pext {
-                    Pext::Fast
-                } else {
-                    Pext::Slow
-                },
-                l1d: caches.l1d,
-                l2: caches.l2,
-                l3: caches.l3,
-            },
+            machine: machine(features, caches),
             table_budget: self.table_budget,
         }
+    }
+}
+
+/// What the planner has to know of a machine.
+pub(crate) fn machine(features: Features, caches: Caches) -> Machine {
+    Machine {
+        // The interpreter takes vectors of any width, so the widest engine decides.
+        lanes: 8,
+        pext: if features.fast_pext {
+            Pext::Fast
+        } else {
+            Pext::Slow
+        },
+        l1d: caches.l1d,
+        l2: caches.l2,
+        l3: caches.l3,
     }
 }
 

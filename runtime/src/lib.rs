@@ -55,6 +55,9 @@
 mod batch;
 mod builder;
 mod classifier;
+#[cfg(feature = "cli")]
+#[doc(hidden)]
+pub mod cli;
 mod code_memory;
 mod cpu;
 mod engine;

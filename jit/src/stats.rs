@@ -1,0 +1,241 @@
+//! What one lookup does, counted from the finished code: figures that depend on no clock and no machine.
+//!
+//! Instructions and loads are those of the entry `lookup`, each times the trips of the loops around it. Of a branch both
+//! sides count, and no loop is left early: where code branches, the figures are what a lookup takes at most.
+
+use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, OpKind};
+use pktjit_ir::program::{Inst, Terminator};
+use pktjit_ir::{Program, ValueId, VerifiedProgram};
+
+use crate::code::CompiledCode;
+
+/// What one lookup does at most.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LookupStats {
+    /// Machine instructions, from the entry to the return.
+    pub instructions: u64,
+    /// Those that read memory: the key, tables, and constants in the pool.
+    pub loads: u64,
+    /// Loads from tables on the longest chain in which each has to wait for the one before. The first one waits for the
+    /// key alone.
+    pub dependent_load_depth: u32,
+}
+
+/// Counts what a lookup does with `code`, which was compiled from `program`.
+#[must_use]
+pub fn lookup_stats(code: &CompiledCode, program: &VerifiedProgram) -> LookupStats {
+    let program = program.program();
+    let function = &code.bytes[code.entries.lookup..code.entries.lookup_batch];
+    let mut instructions: Vec<Instruction> =
+        Decoder::with_ip(64, function, 0, DecoderOptions::NONE)
+            .into_iter()
+            .collect();
+    // What follows the return is padding.
+    let ret = |instruction: &Instruction| instruction.flow_control() == FlowControl::Return;
+    let end = instructions
+        .iter()
+        .position(ret)
+        .map_or(instructions.len(), |ret| ret + 1);
+    instructions.truncate(end);
+
+    let loops = loops(&instructions, program);
+    let mut stats = LookupStats {
+        dependent_load_depth: load_depth(program),
+        ..LookupStats::default()
+    };
+    for instruction in &instructions {
+        let around = loops
+            .iter()
+            .filter(|a_loop| a_loop.contains(instruction.ip()));
+        let times = around.map(|a_loop| a_loop.trips).product::<u64>();
+        stats.instructions += times;
+        stats.loads += if reads_memory(instruction) { times } else { 0 };
+    }
+    stats
+}
+
+/// Code from the head of a loop to its branch back.
+struct Loop {
+    head: u64,
+    back: u64,
+    trips: u64,
+}
+
+impl Loop {
+    fn contains(&self, ip: u64) -> bool {
+        (self.head..=self.back).contains(&ip)
+    }
+}
+
+/// The loops of the code. Blocks are emitted in their order and each loop has one branch back, so that sorting by the
+/// heads, outer loops first, gives the order of the program.
+fn loops(instructions: &[Instruction], program: &Program) -> Vec<Loop> {
+    let mut spans: Vec<(u64, u64)> = instructions
+        .iter()
+        .filter(|i| {
+            i.flow_control() == FlowControl::ConditionalBranch && i.near_branch_target() <= i.ip()
+        })
+        .map(|i| (i.near_branch_target(), i.ip()))
+        .collect();
+    spans.sort_by_key(|&(head, back)| (head, std::cmp::Reverse(back)));
+    let trips = program.blocks.iter().filter_map(|block| block.trips);
+    spans
+        .into_iter()
+        .zip(trips)
+        .map(|((head, back), trips)| Loop {
+            head,
+            back,
+            trips: trips.into(),
+        })
+        .collect()
+}
+
+fn reads_memory(instruction: &Instruction) -> bool {
+    // Nothing but results, which `lookup` does not store, is ever written to memory.
+    instruction.mnemonic() != Mnemonic::Lea
+        && instruction.op_kinds().any(|kind| kind == OpKind::Memory)
+}
+
+/// The most table loads on one chain of values: walks the blocks as an execution does that takes both sides of each
+/// branch, and goes round a loop again only while what it carries still gets deeper.
+fn load_depth(program: &Program) -> u32 {
+    let mut depths = Depths::default();
+    let mut trips_done = vec![0; program.blocks.len()];
+    let mut at = 0;
+    while let Some(block) = program.blocks.get(at) {
+        for &(value, ref inst) in &block.insts {
+            let mut depth = 0;
+            inst.for_each_operand(|operand| depth = depth.max(depths.get(operand)));
+            let is_load = matches!(inst, Inst::Load { .. } | Inst::LoadLanes { .. });
+            depths.raise(value, depth + u32::from(is_load));
+        }
+        let mut pass = |to: usize, skip: usize, args: &[ValueId]| {
+            let params = program.blocks[to].params.iter().skip(skip);
+            params.zip(args).fold(false, |deeper, (&(param, _), &arg)| {
+                let depth = depths.get(arg);
+                depths.raise(param, depth) | deeper
+            })
+        };
+        match &block.terminator {
+            Terminator::Return { .. } => {}
+            Terminator::Jump { to, args } => {
+                pass(to.index(), 0, args);
+            }
+            Terminator::BranchIf {
+                then,
+                then_args,
+                otherwise,
+                else_args,
+                ..
+            } => {
+                pass(then.index(), 0, then_args);
+                pass(otherwise.index(), 0, else_args);
+            }
+            Terminator::Repeat {
+                head,
+                args,
+                exit,
+                exit_args,
+            } => {
+                let head = head.index();
+                let deeper = pass(head, 1, args);
+                pass(exit.index(), 0, exit_args);
+                trips_done[head] += 1;
+                if deeper && Some(trips_done[head]) < program.blocks[head].trips {
+                    at = head;
+                    continue;
+                }
+                trips_done[head] = 0;
+            }
+        }
+        at += 1;
+    }
+    depths.of_values.into_iter().max().unwrap_or(0)
+}
+
+/// The load depth of each value so far.
+#[derive(Default)]
+struct Depths {
+    of_values: Vec<u32>,
+}
+
+impl Depths {
+    fn get(&self, value: ValueId) -> u32 {
+        self.of_values.get(value.index()).copied().unwrap_or(0)
+    }
+
+    /// Makes a value at least as deep as `depth`; whether that changed anything.
+    fn raise(&mut self, value: ValueId, depth: u32) -> bool {
+        if self.of_values.len() <= value.index() {
+            self.of_values.resize(value.index() + 1, 0);
+        }
+        let old = std::mem::replace(&mut self.of_values[value.index()], depth);
+        self.of_values[value.index()] = old.max(depth);
+        old < depth
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Target, compile};
+    use pktjit_ir::{text, verify};
+
+    fn stats(body: &str) -> LookupStats {
+        let text = format!(
+            "layout len=4 {{ mark \"m\" at 0 little }}
+             verdicts 100
+             table0 \"t\" row_bytes=4 {{ \"c\" u32 x 1 at 0 max=0x3 data 01000000 02000000 03000000 00000000 }}
+             {body}"
+        );
+        let program = verify(text::parse(&text).unwrap()).unwrap();
+        lookup_stats(
+            &compile(&program, &Target::x86_64_avx2()).unwrap(),
+            &program,
+        )
+    }
+
+    #[test]
+    fn straight_line_counts_each_instruction_once() {
+        // endbr64, mov, mov, vzeroupper, ret: the result is copied to where it belongs.
+        let stats = stats("block0: v0 = load_key.le8 0 return v0");
+        assert_eq!((stats.instructions, stats.loads), (5, 1));
+        assert_eq!(stats.dependent_load_depth, 0, "the key is no table");
+    }
+
+    #[test]
+    fn loads_that_wait_for_each_other_are_deep_and_others_are_not() {
+        let first = "block0: v0 = load_key.le8 0 v1 = const 0x3 v2 = and v0, v1 v3 = row table0[v2] v4 = load v3.0";
+        assert_eq!(stats(&format!("{first} return v4")).dependent_load_depth, 1);
+        let chain = format!("{first} v5 = row table0[v4] v6 = load v5.0 return v6");
+        assert_eq!(stats(&chain).dependent_load_depth, 2);
+        let side_by_side =
+            format!("{first} v5 = row table0[v1] v6 = load v5.0 v7 = add v4, v6 return v7");
+        assert_eq!(stats(&side_by_side).dependent_load_depth, 1);
+    }
+
+    /// A loop whose trips each load the row that the loop carries, or the row that the counter names.
+    fn a_loop(trips: u32, index: &str) -> LookupStats {
+        stats(&format!(
+            "block0: v0 = const 0x0 v1 = const 0x3 jump block1(v0, v1)
+             block1(v2: scalar, v3: scalar) trips={trips}:
+               v4 = and {index}, v1 v5 = row table0[v4] v6 = load v5.0 repeat block1(v6), block2(v6)
+             block2(v7: scalar): return v7"
+        ))
+    }
+
+    #[test]
+    fn loops_multiply_what_is_inside_of_them() {
+        let [one, two, ten] = [1, 2, 10].map(|trips| a_loop(trips, "v2"));
+        let inside = two.instructions - one.instructions;
+        assert!(inside > 3, "{inside}");
+        assert_eq!(ten.instructions, one.instructions + 9 * inside);
+        assert_eq!((one.loads, ten.loads), (1, 10));
+    }
+
+    #[test]
+    fn only_a_load_that_waits_for_the_trip_before_gets_deeper_with_the_trips() {
+        assert_eq!(a_loop(10, "v2").dependent_load_depth, 1);
+        assert_eq!(a_loop(10, "v3").dependent_load_depth, 10);
+    }
+}
