@@ -63,8 +63,11 @@ impl Bucket {
             let Some((group, cost)) = Group::cheapest(input, &left) else {
                 break;
             };
-            // The first group is what was asked for, however little it helps.
-            if !groups.is_empty() && cost >= linear_nanoseconds(input, left.len()) {
+            // The first group is what was asked for, however little it helps. A further one without an index would be a
+            // piece of the rest.
+            let is_worth_it =
+                group.assignment.index.bits() > 0 && cost < linear_nanoseconds(input, left.len());
+            if !groups.is_empty() && !is_worth_it {
                 break;
             }
             left.clone_from(&group.assignment.left_over);

@@ -17,8 +17,8 @@ use crate::structure::bits::{self, Aim, COARSE, FINE, Index, Piece};
 const MAX_INDEX_BITS: usize = 20;
 /// Copies of rules in all cells together, per rule and per cell, that are allowed.
 const MAX_COPIES: usize = 4;
-/// Limits on the chosen bits in which a rule may be wild that are tried: few bits copied often, or many copied little.
-const MAX_WILD: [u32; 2] = [2, 4];
+/// Limits on the chosen bits in which a rule may be wild that are tried.
+const MAX_WILD: [u32; 3] = [1, 2, 4];
 
 /// Which rules share a bucket. Rules are positions in `Input::rows`.
 pub(crate) struct Assignment {

@@ -16,6 +16,8 @@ pub(crate) mod group;
 pub(crate) mod hash;
 pub(crate) mod inline;
 pub(crate) mod linear;
+#[cfg(test)]
+mod tests;
 
 use std::fmt;
 use std::str::FromStr;
