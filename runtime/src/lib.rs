@@ -88,3 +88,8 @@ pub use pktjit_ir::{
     RuleSetError, Shadowed, StoredRule, Structure, Verdict,
 };
 pub use pktjit_jit::{CompileError, audit::AuditError};
+
+/// The examples of the README are tests.
+#[cfg(doctest)]
+#[doc = include_str!("../../README.md")]
+mod readme {}
