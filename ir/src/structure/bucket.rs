@@ -22,7 +22,7 @@ use crate::builder::ProgramBuilder;
 use crate::entity::ValueId;
 use crate::plan::{Machine, Pext};
 use crate::program::{BinaryOp, Program};
-use crate::structure::compare::{Comparison, Splats, result_column};
+use crate::structure::compare::{Comparison, LaneRules, Splats, result_column};
 use crate::structure::group::{Assignment, for_each_assignment};
 use crate::structure::inline::{self, Inline};
 use crate::structure::linear::Blocks;
@@ -268,14 +268,13 @@ impl Group {
             number = b.load(cell, 0, None);
         }
         let row = b.row(buckets, number);
-        self.comparison.emit_first(
-            b,
-            differing,
+        let lanes = input.machine.lanes;
+        let rules = LaneRules {
             row,
-            *capacity,
-            capacity - 1,
-            input.machine.lanes,
-            splats,
-        )
+            capacity: *capacity,
+            none: capacity - 1,
+            lanes,
+        };
+        self.comparison.emit_first(b, differing, &rules, splats)
     }
 }

@@ -153,6 +153,18 @@ struct Common {
 /// spreads them again. Leaves 7 of 16 vector registers to the tests themselves.
 pub(crate) const MAX_KEPT_WORDS: usize = 9;
 
+/// Rules in the lanes of one row of a table, the strongest first.
+pub(crate) struct LaneRules {
+    /// The row; its column of row numbers is behind those of the comparison.
+    pub(crate) row: ValueId,
+    /// The number of lanes, a multiple of `lanes`.
+    pub(crate) capacity: u32,
+    /// A lane without a rule, whose row number is [`MISS`]: it is found where no lane before it matches.
+    pub(crate) none: u32,
+    /// Lanes of one vector.
+    pub(crate) lanes: u8,
+}
+
 /// Words of the key that are spread over all lanes already.
 #[derive(Default)]
 pub(crate) struct Splats(Vec<(Word, ValueId)>);
@@ -487,19 +499,21 @@ impl Comparison {
         differing
     }
 
-    /// Emits the tests of all `capacity` rules of a row; yields the row number of the first that matches. The lane `none` must
-    /// hold [`MISS`] and is found where no lane before it matches. `differing` is what [`emit_common`](Self::emit_common)
-    /// yielded: that goes first, while few other scalars are alive.
+    /// Emits the tests of all rules of a row; yields the row number of the first that matches. `differing` is what
+    /// [`emit_common`](Self::emit_common) yielded: that goes first, while few other scalars are alive.
     pub(crate) fn emit_first(
         &self,
         b: &mut ProgramBuilder,
         differing: Option<ValueId>,
-        row: ValueId,
-        capacity: u32,
-        none: u32,
-        lanes: u8,
+        rules: &LaneRules,
         splats: &mut Splats,
     ) -> ValueId {
+        let LaneRules {
+            row,
+            capacity,
+            none,
+            lanes,
+        } = *rules;
         let mut bits: Option<ValueId> = None;
         for first in (0..capacity).step_by(lanes.into()) {
             let more = match self.emit(b, row, first as u16, lanes, splats) {

@@ -16,7 +16,7 @@
 use crate::builder::ProgramBuilder;
 use crate::entity::ValueId;
 use crate::program::Program;
-use crate::structure::compare::{Comparison, Splats, result_column};
+use crate::structure::compare::{Comparison, LaneRules, Splats, result_column};
 use crate::structure::{Cost, Input, Refusal, empty};
 use crate::table::TableWriter;
 
@@ -93,8 +93,13 @@ impl Inline {
         let differing = self.comparison.emit_common(b);
         let zero = b.constant(0);
         let row = b.row(table, zero);
-        self.comparison
-            .emit_first(b, differing, row, capacity, count, lanes, splats)
+        let rules = LaneRules {
+            row,
+            capacity,
+            none: count,
+            lanes,
+        };
+        self.comparison.emit_first(b, differing, &rules, splats)
     }
 
     pub(crate) fn build(&self, input: &Input<'_>) -> Program {
