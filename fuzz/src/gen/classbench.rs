@@ -2,7 +2,7 @@
 //!
 //! What makes such lists hard is kept: a few networks in which most addresses lie, pairs of prefix lengths and of port
 //! classes that come together, wide rules behind the narrow ones that they hold. The expected rule of each key in a trace
-//! is found by the loop in [`List::winner`], which shares nothing with the library.
+//! is found by the loop in `List::winner`, which shares nothing with the library.
 
 use std::collections::HashSet;
 use std::fmt::Write as _;
