@@ -56,7 +56,8 @@ impl Inline {
         let row_bytes = f64::from(self.comparison.column_count() + 1) * blocks * lanes * 4.0;
         let compare = Cost {
             instructions: blocks * (self.comparison.block_cost().instructions + 3.0) + 5.0,
-            dependent_loads: 0.0,
+            // The row number, after the comparisons.
+            dependent_loads: 1.0,
             // Streamed in order: a quarter of the lines of a random access.
             lines: row_bytes / 64.0 / 4.0,
             table_bytes: row_bytes as usize,

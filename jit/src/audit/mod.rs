@@ -65,7 +65,7 @@ pub struct AuditReport {
     /// Accesses that were proved to be inside of what they may touch.
     pub accesses: Accesses,
     /// The instruction-set extensions that are used, by name.
-    pub features: BTreeSet<String>,
+    pub features: BTreeSet<&'static str>,
 }
 
 /// Instructions that access memory, by what they access.
@@ -101,7 +101,7 @@ impl fmt::Display for AuditReport {
             f,
             "proved: {key} key, {table} table, {pool} pool, {pointer} key address, {result} result accesses"
         )?;
-        let features: Vec<&str> = self.features.iter().map(String::as_str).collect();
+        let features: Vec<&str> = self.features.iter().copied().collect();
         write!(f, "uses: {}", features.join(" "))
     }
 }

@@ -363,7 +363,7 @@ struct AuditView {
     table_accesses: usize,
     result_accesses: usize,
     pointer_accesses: usize,
-    features: Vec<String>,
+    features: Vec<&'static str>,
     #[serde(skip)]
     text: String,
 }

@@ -141,7 +141,9 @@ pub(super) fn decode(
     report.instructions += reached_ops().count();
     for (op, _) in reached_ops() {
         let features = op.instruction.cpuid_features().iter();
-        report.features.extend(features.map(|f| format!("{f:?}")));
+        report
+            .features
+            .extend(features.filter_map(|&f| rules::extension(f)));
     }
     let blocks = blocks(&ops, &reached, &targets);
     report.blocks += blocks.len();

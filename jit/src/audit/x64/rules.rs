@@ -86,6 +86,24 @@ fn has(feature: CpuidFeature, features: Features) -> bool {
     }
 }
 
+/// The name of a feature that not every x86-64 CPU has.
+pub(super) fn extension(feature: CpuidFeature) -> Option<&'static str> {
+    use CpuidFeature as F;
+    Some(match feature {
+        F::SSE3 => "sse3",
+        F::SSSE3 => "ssse3",
+        F::SSE4_1 => "sse4.1",
+        F::SSE4_2 => "sse4.2",
+        F::AVX => "avx",
+        F::AVX2 => "avx2",
+        F::BMI1 => "bmi1",
+        F::BMI2 => "bmi2",
+        F::MOVBE => "movbe",
+        F::POPCNT => "popcnt",
+        _ => return None,
+    })
+}
+
 fn registers(info: &InstructionInfo) -> Result<(), Objection> {
     for used in info.used_registers() {
         let register = used.register();
