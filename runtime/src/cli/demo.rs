@@ -404,7 +404,7 @@ impl Random {
         bits = (bits ^ bits >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         bits = (bits ^ bits >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
         bits ^= bits >> 31;
-        ((bits >> 32) * u64::from(bound) >> 32) as u32
+        (((bits >> 32) * u64::from(bound)) >> 32) as u32
     }
 }
 
