@@ -51,6 +51,7 @@ fn jitdump_names_values_labels_tables_and_rules() {
     }
     let tables = stdout(JITDUMP, &[rules.name(), "--show", "tables"]);
     assert!(tables.contains("rule 0 `@10.0.0.0/8 0.0.0.0/0"), "{tables}");
+    assert!(tables.contains("\nconstants of the code\n"), "{tables}");
     // The program is shown as filetests write it.
     let ir = stdout(JITDUMP, &[rules.name(), "--show", "ir"]);
     assert!(pktjit_ir::text::parse(&ir).is_ok(), "{ir}");
