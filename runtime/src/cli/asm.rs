@@ -63,22 +63,17 @@ impl fmt::Display for Line {
 /// The three entries of `code`, which was compiled from `program`.
 pub(super) fn functions(code: &CompiledCode, program: &Program) -> Vec<Function> {
     let entries = code.entries();
-    let starts = [
-        ("lookup", entries.lookup),
-        ("lookup_batch", entries.lookup_batch),
-        ("lookup_batch_ptrs", entries.lookup_batch_ptrs),
+    let ends = [
+        ("lookup", entries.lookup_batch),
+        ("lookup_batch", entries.lookup_batch_ptrs),
+        ("lookup_batch_ptrs", code.pool_offset()),
     ];
-    let ends = starts
-        .iter()
-        .skip(1)
-        .map(|&(_, start)| start)
-        .chain([code.pool_offset()]);
     let instructions: Vec<Instruction> = code
         .listing()
         .iter()
         .map(|entry| decode(code, entry.offset))
         .collect();
-    let labels = labels(&instructions, &starts);
+    let labels = labels(&instructions);
     let mut formatter = formatter(Symbols::new(code, program, labels.clone()));
     let insts: HashMap<ValueId, Inst> = program
         .blocks
@@ -86,7 +81,8 @@ pub(super) fn functions(code: &CompiledCode, program: &Program) -> Vec<Function>
         .flat_map(|block| block.insts.iter().copied())
         .collect();
     let mut all = instructions.iter().zip(code.listing()).peekable();
-    let mut function = |(name, end): (&'static str, usize)| {
+    let mut functions = Vec::new();
+    for (name, end) in ends {
         let mut lines = Vec::new();
         let mut last = None;
         while let Some((instruction, entry)) = all.next_if(|(_, entry)| entry.offset < end) {
@@ -102,14 +98,9 @@ pub(super) fn functions(code: &CompiledCode, program: &Program) -> Vec<Function>
             });
             last = entry.value;
         }
-        Function { name, lines }
-    };
-    starts
-        .iter()
-        .map(|&(name, _)| name)
-        .zip(ends)
-        .map(&mut function)
-        .collect()
+        functions.push(Function { name, lines });
+    }
+    functions
 }
 
 fn decode(code: &CompiledCode, offset: usize) -> Instruction {
@@ -117,31 +108,16 @@ fn decode(code: &CompiledCode, offset: usize) -> Instruction {
     Decoder::with_ip(64, bytes, offset as u64, DecoderOptions::NONE).decode()
 }
 
-/// A name for each place that something jumps to, counted in each function.
-fn labels(
-    instructions: &[Instruction],
-    starts: &[(&'static str, usize)],
-) -> BTreeMap<usize, String> {
-    let targets: BTreeSet<usize> = instructions
+/// A name for each place that something jumps to.
+fn labels(instructions: &[Instruction]) -> BTreeMap<usize, String> {
+    let branches = instructions
         .iter()
-        .filter(|instruction| is_branch(instruction))
-        .map(|instruction| instruction.near_branch_target() as usize)
-        .collect();
-    let mut count = (0, "");
-    let name = |target: usize| {
-        let function = starts
-            .iter()
-            .rev()
-            .find(|&&(_, start)| start <= target)
-            .map_or("", |&(name, _)| name);
-        count = if count.1 == function {
-            (count.0 + 1, function)
-        } else {
-            (1, function)
-        };
-        (target, format!("{function}.{}", count.0))
-    };
-    targets.into_iter().map(name).collect()
+        .filter(|instruction| is_branch(instruction));
+    let targets: BTreeSet<u64> = branches.map(Instruction::near_branch_target).collect();
+    let named = targets.into_iter().zip(1..);
+    named
+        .map(|(target, number)| (target as usize, format!("L{number}")))
+        .collect()
 }
 
 fn is_branch(instruction: &Instruction) -> bool {

@@ -10,13 +10,13 @@ use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 
 use super::{Compiler, Format, Json, Output, Rules};
-use crate::Classifier;
 use crate::formats::{Expected, KeyFile, SourceSet, TextKey};
+use crate::{BatchError, Classifier};
 
 /// Which rule wins for each key
 ///
-/// Prints a line for each key, in order: KEY<TAB>miss, or KEY<TAB>rule N<TAB>VERDICT, where N is the position of the
-/// element in the set, counted from 0.
+/// Prints a line for each key, in order: the key, a tab and `miss`, or the key, a tab, `rule N`, a tab and the verdict. N is
+/// the position of the element in the set, counted from 0.
 #[derive(Args)]
 #[command(after_help = "Example: pktjit classify rules.nft --set services '192.0.2.1 . 80'")]
 pub(super) struct Classify {
@@ -134,40 +134,44 @@ struct Line<'a> {
     verdict: Option<&'a str>,
 }
 
-/// The winners' rows of `n` keys, and the nanoseconds that one lookup took.
-///
-/// A few keys are looked up again and again, since a clock cannot tell how long so little takes.
+/// The winners' rows of `n` keys, and the nanoseconds that one lookup took in the median of several passes.
 fn look_up(
     classifier: &Classifier,
     keys: &[u8],
     n: usize,
 ) -> Result<(Vec<u32>, f64), Box<dyn Error>> {
+    /// Time for passes after the first one: enough to be neither cold nor disturbed in most of them.
+    const ENOUGH: Duration = Duration::from_millis(20);
+    let mut rows = vec![0; n];
+    let mut passes = vec![pass(classifier, keys, &mut rows)?];
+    while passes.iter().sum::<Duration>() < ENOUGH && passes.len() < 1000 {
+        passes.push(pass(classifier, keys, &mut rows)?);
+    }
+    passes.sort_unstable();
+    let median = passes[passes.len() / 2];
+    Ok((rows, median.as_secs_f64() * 1e9 / n.max(1) as f64))
+}
+
+/// Looks all keys up once.
+fn pass(classifier: &Classifier, keys: &[u8], rows: &mut [u32]) -> Result<Duration, BatchError> {
     /// Few enough keys to show progress with a slow engine, enough to forget the clock.
     const BATCH: usize = 1024;
-    /// How long the lookups are to take at least.
-    const ENOUGH: Duration = Duration::from_millis(2);
-    let stride = classifier.layout().len();
-    let mut rows = vec![0; n];
-    let (mut time, mut lookups) = (Duration::ZERO, 0);
+    let (n, stride) = (rows.len(), classifier.layout().len());
+    let mut time = Duration::ZERO;
     let mut bar = None;
-    while lookups < n || (time < ENOUGH && lookups > 0) {
-        for (batch, out) in rows.chunks_mut(BATCH).enumerate() {
-            let keys = &keys[batch * BATCH * stride..];
-            let start = Instant::now();
-            classifier.lookup_batch(keys, stride, out)?;
-            time += start.elapsed();
-            lookups += out.len();
-            if time > Duration::from_secs(1) {
-                bar.get_or_insert_with(|| progress_bar(n))
-                    .set_position(lookups as u64);
-            }
+    for (batch, out) in rows.chunks_mut(BATCH).enumerate() {
+        let start = Instant::now();
+        classifier.lookup_batch(&keys[batch * BATCH * stride..], stride, out)?;
+        time += start.elapsed();
+        if time > Duration::from_secs(1) {
+            bar.get_or_insert_with(|| progress_bar(n))
+                .set_position((batch * BATCH) as u64);
         }
     }
     if let Some(bar) = bar {
         bar.finish_and_clear();
     }
-    let ns = time.as_secs_f64() * 1e9 / lookups.max(1) as f64;
-    Ok((rows, ns))
+    Ok(time)
 }
 
 /// A bar on stderr, which is not drawn unless that is a terminal.

@@ -229,7 +229,7 @@ impl<'a> Dump<'a> {
             Section::Plan => Stage::Plan(PlanView::new(self.plan.decision())),
             Section::Ir => Stage::Ir(without_long_tables(&verified.to_string(), self.rows)),
             Section::Asm => Stage::Asm(asm::functions(code()?, program)),
-            Section::Tables => Stage::Tables(tables::tables(
+            Section::Tables => Stage::Tables(tables::data(
                 program, self.code, self.set, self.rules, self.rows,
             )),
             Section::Audit => {
@@ -269,7 +269,7 @@ enum Stage<'a> {
     Plan(PlanView),
     Ir(String),
     Asm(Vec<asm::Function>),
-    Tables(Vec<tables::TableView<'a>>),
+    Tables(tables::Data<'a>),
     Audit(AuditView),
     Stats(StatsView),
 }
@@ -290,7 +290,7 @@ impl fmt::Display for Stage<'_> {
                         function.fmt(f)
                     })
             }
-            Self::Tables(tables) => tables.iter().try_for_each(|table| table.fmt(f)),
+            Self::Tables(tables) => tables.fmt(f),
             Self::Audit(audit) => writeln!(f, "{}", audit.text),
             Self::Stats(stats) => stats.fmt(f),
         }

@@ -9,9 +9,24 @@ use serde::Serialize;
 
 use crate::formats::SourceSet;
 
+/// All that code loads from beside the key.
+#[derive(Serialize)]
+pub(super) struct Data<'a> {
+    tables: Vec<TableView<'a>>,
+    constants: Vec<Constant>,
+}
+
+/// A vector constant of the code, in hexadecimal.
+#[derive(Serialize)]
+struct Constant {
+    /// Where it is behind the first one.
+    offset: usize,
+    bytes: String,
+}
+
 /// A table, or the first rows of a long one.
 #[derive(Serialize)]
-pub(super) struct TableView<'a> {
+struct TableView<'a> {
     table: String,
     name: &'a str,
     rows: usize,
@@ -38,14 +53,14 @@ struct RuleView<'a> {
     verdict: &'a str,
 }
 
-/// The tables of a program that was made for `rules`, each with at most `limit` rows.
-pub(super) fn tables<'a>(
+/// What a program that was made for `rules` loads from, with at most `limit` rows of each table.
+pub(super) fn data<'a>(
     program: &'a Program,
     code: Option<&CompiledCode>,
     set: &'a SourceSet,
     rules: &RuleSet,
     limit: usize,
-) -> Vec<TableView<'a>> {
+) -> Data<'a> {
     let rule = |row: u64| {
         let id = rules.rules().get(usize::try_from(row).ok()?)?.id;
         let element = set.element(id)?;
@@ -88,7 +103,17 @@ pub(super) fn tables<'a>(
             })
             .collect(),
     };
-    program.tables.iter().enumerate().map(view).collect()
+    let vectors = code
+        .map_or(&[][..], |code| constants(code, program).1)
+        .chunks(CONSTANT_BYTES);
+    let constant = |(index, bytes): (usize, &[u8])| Constant {
+        offset: index * CONSTANT_BYTES,
+        bytes: bytes.iter().map(|byte| format!("{byte:02x}")).collect(),
+    };
+    Data {
+        tables: program.tables.iter().enumerate().map(view).collect(),
+        constants: vectors.enumerate().map(constant).collect(),
+    }
 }
 
 /// The tables in the pool and the offset at which each starts.
@@ -114,7 +139,18 @@ pub(super) fn constants<'a>(code: &'a CompiledCode, program: &Program) -> (usize
 }
 
 /// Bytes of one constant: a vector.
-pub(super) const CONSTANT_BYTES: usize = 32;
+const CONSTANT_BYTES: usize = 32;
+
+impl fmt::Display for Data<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.tables.iter().try_for_each(|table| table.fmt(f))?;
+        if !self.constants.is_empty() {
+            writeln!(f, "constants of the code")?;
+        }
+        let mut constants = self.constants.iter();
+        constants.try_for_each(|Constant { offset, bytes }| writeln!(f, "  {offset:#6x}  {bytes}"))
+    }
+}
 
 impl fmt::Display for TableView<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
