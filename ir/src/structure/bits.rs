@@ -171,8 +171,16 @@ pub(crate) struct Aim {
 /// What a piece that is given up counts for, in pieces kept in a cell that is not too full.
 const GIVEN_UP: f64 = 4.0;
 
-/// Chooses bits, in the order in which they were found useful.
-pub(crate) fn choose(layout: &KeyLayout, pieces: &[Piece], aim: &Aim) -> Vec<Bit> {
+/// Bits that were chosen.
+pub(crate) struct Chosen {
+    /// The bits, in the order in which they were found useful.
+    pub(crate) bits: Vec<Bit>,
+    /// Whether another `max_wild` might have led to others.
+    pub(crate) is_limited: bool,
+}
+
+/// Chooses bits one after the other.
+pub(crate) fn choose(layout: &KeyLayout, pieces: &[Piece], aim: &Aim) -> Chosen {
     // For each candidate, how each piece wants the bit: 0, 1, or WILD. One run of memory per candidate.
     const WILD: u8 = 2;
     let wants: Vec<(Bit, Vec<u8>)> = candidates(layout, pieces)
@@ -194,6 +202,7 @@ pub(crate) fn choose(layout: &KeyLayout, pieces: &[Piece], aim: &Aim) -> Vec<Bit
         over * over + count
     };
     let mut chosen: Vec<Bit> = Vec::new();
+    let mut is_limited = false;
     // The pieces of each cell, and in how many chosen bits each piece is wild.
     let mut cells: Vec<Vec<u32>> = vec![(0..pieces.len() as u32).collect()];
     let mut wilds = vec![0u32; pieces.len()];
@@ -201,6 +210,7 @@ pub(crate) fn choose(layout: &KeyLayout, pieces: &[Piece], aim: &Aim) -> Vec<Bit
     while chosen.len() < aim.max_bits && cells.iter().any(|cell| cell.len() as f64 > aim.capacity) {
         // One more wild bit would be too many for these.
         let is_full: Vec<bool> = wilds.iter().map(|&wild| wild >= aim.max_wild).collect();
+        is_limited |= is_full.contains(&true);
         let score = |want: &[u8]| -> f64 {
             let cell_score = |cell: &Vec<u32>| {
                 let mut counts = [0usize; 4];
@@ -242,7 +252,10 @@ pub(crate) fn choose(layout: &KeyLayout, pieces: &[Piece], aim: &Aim) -> Vec<Bit
         current = cells.iter().map(|cell| badness(cell.len())).sum();
         chosen.push(bit);
     }
-    chosen
+    Chosen {
+        bits: chosen,
+        is_limited,
+    }
 }
 
 /// The bits that tell most pieces apart, the best first.

@@ -11,7 +11,7 @@ use std::collections::HashMap;
 
 use crate::plan::Effort;
 use crate::structure::Input;
-use crate::structure::bits::{self, Aim, COARSE, FINE, Index, Piece};
+use crate::structure::bits::{self, Aim, COARSE, Chosen, FINE, Index, Piece};
 
 /// Most bits of an index.
 const MAX_INDEX_BITS: usize = 20;
@@ -66,9 +66,9 @@ pub(crate) fn for_each_assignment(
             capacity: f64::from(smallest) / step as f64,
             max_wild,
         };
-        let chosen = bits::choose(layout, &pieces, &aim);
-        for depth in depths(chosen.len(), input.effort, rules.len()) {
-            let chosen = &chosen[..depth];
+        let Chosen { bits, is_limited } = bits::choose(layout, &pieces, &aim);
+        for depth in depths(bits.len(), input.effort, rules.len()) {
+            let chosen = &bits[..depth];
             if tried.iter().any(|known| known == chosen) {
                 continue;
             }
@@ -78,6 +78,9 @@ pub(crate) fn for_each_assignment(
             for &capacity in capacities {
                 try_one(placement.assign(index.clone(), capacity));
             }
+        }
+        if !is_limited {
+            break;
         }
     }
 }

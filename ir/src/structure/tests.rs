@@ -111,7 +111,7 @@ fn bits_that_tell_nothing_apart_are_not_chosen() {
         capacity: 1.0,
         max_wild: 1,
     };
-    let mut chosen = bits::choose(&layout, &pieces, &aim);
+    let mut chosen = bits::choose(&layout, &pieces, &aim).bits;
     chosen.sort_unstable();
     assert_eq!(chosen, [4, 5]);
 }

@@ -26,7 +26,7 @@ use crate::constant_pool::ConstantPool;
 use crate::error::CompileError;
 use crate::target::Target;
 use abi::Part;
-use inst::Class;
+use inst::{Class, Inst};
 use regs::{Body, Line, Step};
 
 /// Generates the code of `program` for `target`.
@@ -39,11 +39,16 @@ pub(crate) fn compile(
 ) -> Result<CompiledCode, CompileError> {
     let mut pool = ConstantPool::new(&program.program().tables);
     let (steps, labels) = body(program, target, &mut pool)?;
+    let body = Assigned {
+        steps: &steps,
+        labels,
+        has_vectors: steps.iter().any(uses_vectors),
+    };
     let mut code = emit::Buffer::new();
     let entries = Entries {
-        lookup: entry(&mut code, abi::LOOKUP, &steps, labels)?,
-        lookup_batch: entry(&mut code, abi::LOOKUP_BATCH, &steps, labels)?,
-        lookup_batch_ptrs: entry(&mut code, abi::LOOKUP_BATCH_PTRS, &steps, labels)?,
+        lookup: entry(&mut code, abi::LOOKUP, &body)?,
+        lookup_batch: entry(&mut code, abi::LOOKUP_BATCH, &body)?,
+        lookup_batch_ptrs: entry(&mut code, abi::LOOKUP_BATCH_PTRS, &body)?,
     };
     let key_len = program.program().layout.len();
     code.finish(pool, entries, *target, key_len)
@@ -77,18 +82,36 @@ fn body(
     }
 }
 
+/// A body on physical registers.
+struct Assigned<'a> {
+    steps: &'a [Step],
+    labels: usize,
+    /// Whether it leaves the upper halves of vector registers dirty.
+    has_vectors: bool,
+}
+
+fn uses_vectors(step: &Step) -> bool {
+    let Step::Inst(line) = step else {
+        return false;
+    };
+    let mut has_vector = false;
+    let mut inst = line.inst;
+    inst.for_each_operand(|class, _, _| has_vector |= class == Class::Vector);
+    has_vector
+}
+
 /// Appends one entry and returns where it starts.
 fn entry(
     code: &mut emit::Buffer,
     parts: &[Part],
-    body: &[Step],
-    body_labels: usize,
+    body: &Assigned<'_>,
 ) -> Result<usize, CompileError> {
     code.align();
     let start = code.len();
     let around: Vec<DynamicLabel> = (0..abi::LABELS).map(|_| code.label()).collect();
     for part in parts {
         match *part {
+            Part::Inst(Inst::Vzeroupper, _) if !body.has_vectors => {}
             Part::Inst(inst, note) => {
                 let line = Line {
                     inst,
@@ -100,8 +123,8 @@ fn entry(
             }
             Part::Bind(label) => code.bind(around[label.0 as usize]),
             Part::Body => {
-                let labels: Vec<DynamicLabel> = (0..body_labels).map(|_| code.label()).collect();
-                for step in body {
+                let labels: Vec<DynamicLabel> = (0..body.labels).map(|_| code.label()).collect();
+                for step in body.steps {
                     match step {
                         Step::Bind(label) => code.bind(labels[label.0 as usize]),
                         Step::Inst(line) => append(code, line, &labels),
