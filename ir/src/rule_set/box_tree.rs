@@ -156,7 +156,7 @@ impl BoxTree {
         let mut best = query.stronger_than;
         let mut at = 0;
         while let Some(node) = self.nodes.get(at) {
-            *work = work.saturating_sub(1 + node.rules.len() as u64);
+            *work = work.saturating_sub(1);
             if *work == 0 {
                 return None;
             }
@@ -166,9 +166,13 @@ impl BoxTree {
                 continue;
             }
             let rules = &self.rules[node.rules.start as usize..node.rules.end as usize];
-            let mut stronger = rules.iter().take_while(|&&rule| rule < best);
-            if let Some(&found) = stronger.find(|&&rule| accept(rule)) {
-                best = found;
+            // A leaf has as many rules as share its box: only those that were tested count, or repeats would use up all work.
+            for &rule in rules.iter().take_while(|&&rule| rule < best) {
+                *work = work.saturating_sub(1);
+                if accept(rule) {
+                    best = rule;
+                    break;
+                }
             }
             at += 1;
         }

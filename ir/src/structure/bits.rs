@@ -124,36 +124,57 @@ pub(crate) fn pieces(layout: &KeyLayout, rule: &Rule, fineness: Fineness, out: &
 
 /// Splits `lo..=hi` into at most `room` aligned blocks as (care, value), rounding outwards as far as that needs.
 fn interval_pieces(max: u128, lo: u128, hi: u128, room: usize, out: &mut Vec<(u128, u128)>) {
-    let mut coarse = 0;
+    // Coarser units never need more blocks, and units of half of all values or of all differing bits need one: the finest
+    // ones that fit are searched, since trying each in turn would take most of the time for wide ranges.
+    let (mut fits, mut coarse) = (0, (128 - (lo ^ hi).leading_zeros()).min(127));
+    while fits < coarse {
+        // The finest units of all are right most often.
+        let middle = if fits == 0 { 0 } else { (fits + coarse) / 2 };
+        if blocks(max, lo, hi, middle, room, out) {
+            coarse = middle;
+        } else {
+            fits = middle + 1;
+        }
+    }
+    blocks(max, lo, hi, coarse, room, out);
+}
+
+/// Splits `lo..=hi`, rounded outwards to units of `2^coarse` values, into aligned blocks; `false` where it takes more than
+/// `room`.
+fn blocks(
+    max: u128,
+    lo: u128,
+    hi: u128,
+    coarse: u32,
+    room: usize,
+    out: &mut Vec<(u128, u128)>,
+) -> bool {
+    out.clear();
+    // In units of 2^coarse values.
+    let (mut next, last) = (lo >> coarse, hi >> coarse);
     loop {
-        out.clear();
-        // In units of 2^coarse values.
-        let (mut next, last) = (lo >> coarse, hi >> coarse);
-        loop {
-            // The largest aligned block that starts here and does not run over the end.
-            let room_left = last - next;
-            let fits = if room_left == u128::MAX {
-                127
-            } else {
-                (room_left + 1).ilog2()
-            };
-            let size = if next == 0 {
-                fits
-            } else {
-                next.trailing_zeros().min(fits)
-            };
-            let wild = (1u128 << size) - 1;
-            let shifted = wild.checked_shl(coarse).unwrap_or(0) | ((1u128 << coarse) - 1);
-            out.push((max & !shifted, (next << coarse) & max & !shifted));
-            if out.len() > room || last - next <= wild {
-                break;
-            }
-            next += wild + 1;
+        if out.len() == room {
+            return false;
         }
-        if out.len() <= room {
-            return;
+        // The largest aligned block that starts here and does not run over the end.
+        let room_left = last - next;
+        let fits = if room_left == u128::MAX {
+            127
+        } else {
+            (room_left + 1).ilog2()
+        };
+        let size = if next == 0 {
+            fits
+        } else {
+            next.trailing_zeros().min(fits)
+        };
+        let wild = (1u128 << size) - 1;
+        let shifted = wild.checked_shl(coarse).unwrap_or(0) | ((1u128 << coarse) - 1);
+        out.push((max & !shifted, (next << coarse) & max & !shifted));
+        if last - next <= wild {
+            return true;
         }
-        coarse += 1;
+        next += wild + 1;
     }
 }
 
