@@ -86,7 +86,7 @@ pub fn native(program: &VerifiedProgram) -> Result<Result<NativeCode, String>, S
         Err(error) => return Err(error.to_string()),
     };
     audit(&code, program, Profile::Leaf).map_err(|error| error.to_string())?;
-    match NativeCode::load(&code, program, &OsMemory::default()) {
+    match NativeCode::load(&code, &OsMemory::default()) {
         Ok(code) => Ok(Ok(code)),
         Err(error) => Err(error.to_string()),
     }

@@ -4,11 +4,13 @@
 //! ```text
 //! bytes   | lookup | lookup_batch | lookup_batch_ptrs | pool: small tables, vector constants |
 //!         0                                           ^ pool_offset (multiple of 64)         len
-//! region  | large tables, each at its offset, a multiple of 64 |   filled by the runtime from the program
+//! region  | large tables, each at its offset, a multiple of 64 |
 //! ```
 //!
 //! The pool is reached relative to the instruction pointer. Tables in the region are reached by an absolute address that
 //! the runtime writes at each relocation before the code is sealed.
+
+use std::sync::Arc;
 
 use pktjit_ir::{TableId, ValueId};
 
@@ -22,11 +24,14 @@ pub struct CompiledCode {
     pub(crate) pool_offset: usize,
     pub(crate) entries: Entries,
     pub(crate) tables: Vec<Placement>,
-    pub(crate) region_len: usize,
+    pub(crate) region: Region,
     pub(crate) relocations: Vec<Relocation>,
     pub(crate) listing: Vec<ListingEntry>,
     pub(crate) key_len: usize,
 }
+
+/// The large tables with their offsets in the region, in ascending order.
+pub(crate) type Region = Vec<(usize, Arc<[u8]>)>;
 
 /// Byte offsets of the three entries; each is a multiple of 64 and starts with `endbr64`.
 ///
@@ -111,7 +116,17 @@ impl CompiledCode {
     /// Bytes that the region of large tables needs; 0 where there are none.
     #[must_use]
     pub fn region_len(&self) -> usize {
-        self.region_len
+        self.region.last().map_or(0, |(at, data)| at + data.len())
+    }
+
+    /// Copies the large tables to where the code expects them.
+    ///
+    /// # Panics
+    /// Where `region` is shorter than [`region_len`](Self::region_len).
+    pub fn fill_region(&self, region: &mut [u8]) {
+        for (at, data) in &self.region {
+            region[*at..at + data.len()].copy_from_slice(data);
+        }
     }
 
     /// The spots that want an address.

@@ -95,8 +95,7 @@ impl<F: Fixup> CodeBuffer<F> {
             .assembler
             .finalize()
             .map_err(|error| CompileError::Bug(error.to_string()))?;
-        let region_len = pool.region_len();
-        let (pool_bytes, tables) = pool.finish(pool_offset);
+        let (pool_bytes, tables, region) = pool.finish(pool_offset);
         bytes.extend(pool_bytes);
         Ok(CompiledCode {
             target,
@@ -104,7 +103,7 @@ impl<F: Fixup> CodeBuffer<F> {
             pool_offset,
             entries,
             tables,
-            region_len,
+            region,
             relocations: self.relocations,
             listing: self.listing,
             key_len,

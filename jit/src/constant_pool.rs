@@ -9,11 +9,12 @@
 //! only measured here, the runtime copies their bytes.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use pktjit_ir::TableId;
 use pktjit_ir::program::{TABLE_ALIGN, Table};
 
-use crate::code::Placement;
+use crate::code::{Placement, Region};
 
 /// Bytes of the largest table that goes into the pool: one page, so that cold code shares no page with a big table.
 const MAX_POOL_TABLE: usize = 4 << 10;
@@ -22,12 +23,12 @@ const MAX_POOL_TABLES: usize = 64 << 10;
 /// Bytes of a vector constant.
 pub(crate) const VECTOR_BYTES: usize = 32;
 
-/// The pool while it grows, and the measure of the region.
+/// The pool while it grows, and the tables of the region with their offsets.
 #[derive(Debug)]
 pub(crate) struct ConstantPool {
     bytes: Vec<u8>,
     tables: Vec<Placement>,
-    region_len: usize,
+    region: Region,
     vectors: HashMap<[u8; VECTOR_BYTES], usize>,
 }
 
@@ -37,7 +38,7 @@ impl ConstantPool {
         let mut pool = Self {
             bytes: Vec::new(),
             tables: Vec::with_capacity(tables.len()),
-            region_len: 0,
+            region: Vec::new(),
             vectors: HashMap::new(),
         };
         for table in tables {
@@ -49,8 +50,9 @@ impl ConstantPool {
                     pool.bytes.extend_from_slice(&table.data);
                     Placement::Pool(start)
                 } else {
-                    let start = pool.region_len.next_multiple_of(TABLE_ALIGN);
-                    pool.region_len = start + len;
+                    let end = pool.region.last().map_or(0, |(at, data)| at + data.len());
+                    let start = end.next_multiple_of(TABLE_ALIGN);
+                    pool.region.push((start, Arc::clone(&table.data)));
                     Placement::Region(start)
                 });
         }
@@ -77,18 +79,14 @@ impl ConstantPool {
         self.bytes.len()
     }
 
-    /// Bytes of the region.
-    pub(crate) fn region_len(&self) -> usize {
-        self.region_len
-    }
-
-    /// The bytes of the pool, and where the tables are if it starts at byte `start` of the code.
-    pub(crate) fn finish(self, start: usize) -> (Vec<u8>, Vec<Placement>) {
+    /// The bytes of the pool, where the tables are if it starts at byte `start` of the code, and the region.
+    pub(crate) fn finish(self, start: usize) -> (Vec<u8>, Vec<Placement>, Region) {
         let place = |placement| match placement {
             Placement::Pool(offset) => Placement::Pool(start + offset),
             region @ Placement::Region(_) => region,
         };
-        (self.bytes, self.tables.into_iter().map(place).collect())
+        let tables = self.tables.into_iter().map(place).collect();
+        (self.bytes, tables, self.region)
     }
 }
 
@@ -108,7 +106,7 @@ mod tests {
     #[test]
     fn small_tables_go_to_the_pool_and_large_ones_to_the_region_each_on_its_own_line() {
         let pool = ConstantPool::new(&[table(3), table(4096), table(4097), table(64), table(5000)]);
-        let (bytes, tables) = pool.finish(128);
+        let (bytes, tables, _) = pool.finish(128);
         assert_eq!(
             tables,
             [
@@ -128,7 +126,7 @@ mod tests {
         let pool = ConstantPool::new(&vec![table(4096); 17]);
         assert_eq!(pool.table(TableId::new(15)), Placement::Pool(15 * 4096));
         assert_eq!(pool.table(TableId::new(16)), Placement::Region(0));
-        assert_eq!(pool.region_len(), 4096);
+        assert_eq!(pool.region.len(), 1);
     }
 
     #[test]

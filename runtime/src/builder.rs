@@ -278,7 +278,7 @@ impl<'a> Build<'a> {
             })?;
         }
         let native = timed(&mut stats.publish_time, || {
-            NativeCode::load(&code, &program, &*settings.memory)
+            NativeCode::load(&code, &*settings.memory)
         })
         .map_err(|error: LoadError| refused(error.to_string()))?;
         self.stats = Stats {

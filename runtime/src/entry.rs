@@ -13,7 +13,7 @@
 use std::fmt;
 use std::panic::{RefUnwindSafe, UnwindSafe};
 
-use pktjit_ir::{KeyRef, MISS, VerifiedProgram};
+use pktjit_ir::{KeyRef, MISS};
 use pktjit_jit::{CompiledCode, Placement};
 use thiserror::Error;
 
@@ -87,24 +87,15 @@ pub enum LoadError {
 }
 
 impl NativeCode {
-    /// Puts `code`, which was compiled from `program`, into memory of its own and seals it.
-    pub fn load(
-        code: &CompiledCode,
-        program: &VerifiedProgram,
-        memory: &dyn CodeMemory,
-    ) -> Result<Self, LoadError> {
+    /// Puts `code` and its tables into memory of their own and seals them.
+    pub fn load(code: &CompiledCode, memory: &dyn CodeMemory) -> Result<Self, LoadError> {
         if !Cpu::host().runs(code.target()) {
             return Err(LoadError::Target);
         }
-        let program = program.program();
         let tables = match code.region_len() {
             0 => None,
             len => Some(memory.seal(len, Access::Read, &mut |region| {
-                for (table, &place) in program.tables.iter().zip(code.tables()) {
-                    if let Placement::Region(at) = place {
-                        region[at..at + table.data.len()].copy_from_slice(&table.data);
-                    }
-                }
+                code.fill_region(region);
             })?),
         };
         let region = tables

@@ -1,8 +1,8 @@
 //! Compiles packet-classifier rule sets to machine code while the program runs.
 //!
 //! A [`RuleSet`] says which packets are meant: addresses, prefixes, ranges, ports, masks, with priorities and verdicts, as
-//! in an nftables set or map. A [`Classifier`] says which rule wins for a packet's key, in a few tens of nanoseconds,
-//! because the rules have become straight-line code and tables made for them.
+//! in an nftables set or map. A [`Classifier`] says which rule wins for a packet's key, in nanoseconds, because
+//! the rules have become straight-line code and tables made for them.
 //!
 //! ```
 //! use pktjit::{Classifier, Field, KeyLayout, Match, Overlap, Rule, RuleSet, Verdict};
@@ -50,7 +50,8 @@
 //!
 //! # Safety
 //! The crates that plan, generate, audit and interpret forbid `unsafe`. What is left is here: `entry` calls generated code,
-//! `cpu` asks which registers the operating system saves, and `code_memory` promises what sealed memory is.
+//! `cpu` asks which registers the operating system saves, and `code_memory` promises what sealed memory is. The tools add
+//! two bits of their own: `demo` calls the bare functions, and `stdout` is asked for before `main`.
 
 mod batch;
 mod builder;
@@ -82,12 +83,13 @@ pub use error::BuildError;
 pub use stats::Stats;
 
 pub use pktjit_ir::plan::{Effort, PlanError};
+pub use pktjit_ir::verify::VerifyError;
 pub use pktjit_ir::{
     ByteOrder, Field, FieldId, FieldKind, KeyError, KeyLayout, KeyRef, LayoutError, MISS, Match,
-    MatchError, Note, Overlap, ParseStructureError, Rule, RuleId, RuleSet, RuleSetBuilder,
+    MatchError, Note, Overlap, ParseStructureError, Refusal, Rule, RuleId, RuleSet, RuleSetBuilder,
     RuleSetError, Shadowed, StoredRule, Structure, Verdict,
 };
-pub use pktjit_jit::{CompileError, audit::AuditError};
+pub use pktjit_jit::{Caches, CompileError, Features, Target, audit::AuditError};
 
 /// The examples of the README are tests.
 #[cfg(doctest)]

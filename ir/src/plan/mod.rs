@@ -183,7 +183,11 @@ impl Decision {
 
 impl fmt::Display for Decision {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "rules      {} ({} can win)", self.rules, self.live_rules)?;
+        writeln!(
+            f,
+            "rules      {} (at most {} can win)",
+            self.rules, self.live_rules
+        )?;
         writeln!(f, "structure  {}", self.structure)?;
         for Candidate {
             structure,

@@ -28,8 +28,11 @@ pub enum Overlap {
     /// What nftables accepts.
     ///
     /// One field: intervals are disjoint; touching is fine; an identical rule is a no-op; the same key with another
-    /// verdict is an error. A mask that is no prefix counts as the interval between its ends. Several fields: a rule is refused only if the tuple of its lower bounds, or that of its upper
-    /// bounds, is matched by a stored rule; everything else is stored.
+    /// verdict is an error. A mask that is no prefix counts as the interval between its ends. Several fields: a rule is
+    /// refused only if the tuple of its lower bounds, or that of its upper bounds, is matched by a stored rule;
+    /// everything else is stored.
+    ///
+    /// Only rules of equal priority are compared, as all elements of a set are: where priorities differ, they decide.
     #[default]
     Strict,
     /// Everything is kept and the order decides.

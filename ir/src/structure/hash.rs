@@ -147,7 +147,8 @@ impl Hash {
         Cost {
             // A load, mask, multiplication and sum a window, and its comparison; about ten for addresses and the result.
             instructions: 8.0 * self.windows.len() as f64 + 10.0,
-            dependent_loads: 2.0,
+            // The slot, after the pilot.
+            dependent_loads: 1.0,
             lines: 1.0 + (row_bytes as f64 / 64.0).ceil(),
             table_bytes: (4 << pilot_bits) + (row_bytes << slot_bits),
         }

@@ -186,7 +186,7 @@ pub enum Refusal {
 pub struct Cost {
     /// Machine instructions.
     pub instructions: f64,
-    /// Loads that have to wait for another load's result.
+    /// Loads from tables that have to wait for another load from a table.
     pub dependent_loads: f64,
     /// Cache lines of tables that are touched.
     pub lines: f64,

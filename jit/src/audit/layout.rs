@@ -1,7 +1,9 @@
 //! Where things are in finished code, and what a load from there yields: neutral of the instruction set.
 //!
 //! The facts about columns were checked by the verifier against the program's tables; they hold for what the code reads
-//! because tables in the pool are compared byte by byte here, and those in the region are copied by the runtime.
+//! because tables in the pool are compared byte by byte here, and so are those that go into the region.
+
+use std::sync::Arc;
 
 use pktjit_ir::program::{TABLE_ALIGN, Table};
 use pktjit_ir::{Program, TableId};
@@ -62,7 +64,7 @@ impl<'a> Layout<'a> {
         for (i, (placement, table)) in code.tables.iter().zip(&program.tables).enumerate() {
             let (place, start, limits) = match *placement {
                 Placement::Pool(start) => (0, start, code.pool_offset..code.bytes.len()),
-                Placement::Region(start) => (1, start, 0..code.region_len),
+                Placement::Region(start) => (1, start, 0..code.region_len()),
             };
             let end = start.saturating_add(table.data.len());
             if start < limits.start || end > limits.end {
@@ -76,6 +78,15 @@ impl<'a> Layout<'a> {
                 fault(
                     start,
                     format!("table{i} is not at a multiple of {TABLE_ALIGN}"),
+                );
+            }
+            let is_its_own = |(at, data): &(usize, Arc<[u8]>)| {
+                *at == start && (Arc::ptr_eq(data, &table.data) || *data == table.data)
+            };
+            if place == 1 && !code.region.iter().any(is_its_own) {
+                fault(
+                    start,
+                    format!("table{i} in the region is not the program's"),
                 );
             }
             if place == 0 && code.bytes[start..end] != table.data[..] {

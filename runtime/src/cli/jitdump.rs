@@ -439,7 +439,7 @@ impl fmt::Display for StatsView {
             ..
         } = self;
         writeln!(f, "structure     {structure}")?;
-        writeln!(f, "rules         {rules} ({live_rules} can win)")?;
+        writeln!(f, "rules         {rules} (at most {live_rules} can win)")?;
         writeln!(
             f,
             "code          {} bytes, and {} bytes of pool",

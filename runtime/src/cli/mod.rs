@@ -13,6 +13,7 @@ mod demo;
 mod engines;
 mod explain;
 mod jitdump;
+mod stdout;
 mod tables;
 mod values;
 
@@ -70,6 +71,9 @@ pub fn jitdump() -> ExitCode {
 /// Prints what a command returned.
 fn exit(output: Output) -> ExitCode {
     let printed = output.and_then(|text| {
+        if stdout::was_closed() {
+            return Err("stdout cannot be written: it is closed".into());
+        }
         let mut stdout = std::io::stdout().lock();
         stdout
             .write_all(text.as_bytes())

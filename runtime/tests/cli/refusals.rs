@@ -209,6 +209,21 @@ fn random_bytes_are_refused() {
 }
 
 #[test]
+fn stdout_that_was_closed_before_the_start_is_an_error() {
+    let rules = File::new(ACL);
+    for tool in [
+        &format!("{PKTJIT} engines"),
+        &format!("{JITDUMP} {}", rules.name()),
+    ] {
+        let script = format!("exec {tool} >&-");
+        let output = Command::new("sh").args(["-c", &script]).output().unwrap();
+        let stderr = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(1), "{stderr}");
+        assert_eq!(stderr, "error: stdout cannot be written: it is closed\n");
+    }
+}
+
+#[test]
 fn closed_stdout_is_an_error_and_no_panic() {
     let rules = File::new(ACL);
     let keys = File::new("1 2 3 4 5\n".repeat(20_000));

@@ -303,7 +303,7 @@ fn code(at: Spot, plant: &Plant) -> CompiledCode {
             lookup_batch_ptrs: 2 * SLOT,
         },
         tables: vec![Placement::Region(0), Placement::Pool(POOL)],
-        region_len: CELLS_BYTES,
+        region: vec![(0, Arc::from(vec![0; CELLS_BYTES]))],
         relocations,
         listing: vec![],
         key_len: 6,

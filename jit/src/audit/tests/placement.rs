@@ -12,16 +12,24 @@ fn pool_that_is_not_the_programs() {
 }
 
 #[test]
+fn table_in_the_region_that_is_not_the_programs() {
+    let mut code = sound();
+    code.region[0].1 = Arc::from(vec![1; CELLS_BYTES]);
+    only(FaultKind::Placement, run(&code).unwrap_err().faults());
+}
+
+#[test]
 fn table_beyond_the_region() {
     let mut code = sound();
-    code.region_len -= 64;
+    code.region[0].1 = Arc::from(vec![0; CELLS_BYTES - 64]);
     only(FaultKind::Placement, run(&code).unwrap_err().faults());
 }
 
 #[test]
 fn tables_that_overlap() {
     let mut code = sound();
-    code.region_len = 2 * CELLS_BYTES;
+    let buckets: Arc<[u8]> = Arc::from(vec![7; BUCKETS * BUCKET_BYTES]);
+    code.region.push((CELLS_BYTES - 64, buckets));
     code.tables[1] = Placement::Region(CELLS_BYTES - 64);
     only(FaultKind::Placement, run(&code).unwrap_err().faults());
 }
