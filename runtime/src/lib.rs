@@ -45,7 +45,7 @@
 //! resolves. [`Classifier::raw`] gives the bare function pointers.
 //!
 //! # Features
-//! `formats` reads nftables and ClassBench files, `cli` builds the tools `pktjit` and `jitdump`. Both are on by default, and
+//! `formats` reads nft text, nft JSON and ClassBench files, `cli` builds the tools `pktjit` and `jitdump`. Both are on by default, and
 //! neither is needed to embed the library.
 //!
 //! # Safety
