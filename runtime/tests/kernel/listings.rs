@@ -26,7 +26,7 @@ table inet t {
     elements = { 1.1.1.1 : accept, 2.2.2.2 : jump high, 4.4.4.4 : goto high, 5.5.5.5 : continue, 6.6.6.6 : return, * : drop } }
   map pairs { type ipv4_addr . inet_service : ipv4_addr . inet_service; flags timeout
     elements = { 1.1.1.1 . 80 timeout 1h comment "z" : 2.2.2.2 . 90 } }
-  map intervals { type mark : interval ipv4_addr; elements = { 5 : 1.0.0.0/8, 6 : 2.2.2.2-2.2.2.4, 7 : 9.9.9.9 } }
+  map intervals { type mark : interval ipv4_addr; elements = { 5 : 1.0.0.0/8, 6 : 2.2.2.2-2.2.2.4 } }
   map counters { typeof ip saddr . tcp dport : ct mark; counter; elements = { 1.1.1.1 . 5 : 7 } }
 }
 "#;
@@ -53,21 +53,23 @@ fn json_and_text_listings_are_the_same_sets() {
             "listings: {same} of {total} corpus files compared; not:"
         ));
         report(&refusals.join("\n"));
-        assert!(2 * same > total, "too few listings were compared");
+        assert!(4 * same > 3 * total, "too few listings were compared");
     });
 }
 
 /// Compares what `nft` lists in both forms after it has loaded `script`.
 ///
 /// # Errors
-/// `nft` does not take the script, or its JSON says too little for any reader.
+/// `nft` does not take the script, or its listing says too little for any reader.
 fn compare(name: &str, script: &str) -> Result<(), String> {
     nft::run(&format!("flush ruleset\n{script}"))?;
-    let text = RuleFile::parse(name, &list(&[])).unwrap();
-    let json = match RuleFile::parse(name, &list(&["-j"])) {
+    let read = |options: &[&str]| RuleFile::parse(name, &list(options));
+    // nft 1.0.6 loses the types of a concatenation that has raw payload, and writes `unknown verdict value 6`.
+    let text = read(&[]).map_err(|error| format!("text: {error}"))?;
+    let json = match read(&["-j"]) {
         Ok(json) => json,
         Err(error) if error.message().contains("`integer` has no width") => {
-            return Err(error.to_string());
+            return Err(format!("JSON: {error}"));
         }
         Err(error) => panic!("{error}"),
     };
@@ -98,13 +100,7 @@ fn content(set: &SourceSet) -> Vec<String> {
     );
     let fields = set.fields().iter();
     let fields = fields.map(|field| format!("{:?} {}", field.kind(), field.bytes()));
-    let elements = set.elements().iter().map(|element| {
-        format!(
-            "{} : {} {:?}",
-            element.text(),
-            element.verdict_text(),
-            element.rule()
-        )
-    });
+    let elements = set.elements().iter();
+    let elements = elements.map(|one| format!("{:?} {}", one.rule(), one.verdict_text()));
     [head].into_iter().chain(fields).chain(elements).collect()
 }

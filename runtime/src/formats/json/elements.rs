@@ -1,6 +1,6 @@
 //! The elements of a set or map: keys, options and values.
 //!
-//! Their texts are those that `nft` writes in its text form, so that messages and verdicts are the same for both.
+//! Their texts are put together as in nft text, marks in hexadecimal, so that messages and verdicts are the same for both.
 
 use pktjit_ir::{FieldKind, Match, Rule, Verdict};
 use serde::Deserialize;
