@@ -155,7 +155,7 @@ impl ValueType {
         let name = format!("@{base},{offset},{bits}");
         let field = u8::try_from(bits / 8)
             .ok()
-            .filter(|_| bits % 8 == 0)
+            .filter(|_| bits.is_multiple_of(8))
             .and_then(|bytes| Field::integer(&name, bytes).ok());
         let field = field.ok_or_else(|| format!("{bits} bits are not 1 to 16 whole bytes"))?;
         Ok(Self {
