@@ -45,8 +45,8 @@
 //! resolves. [`Classifier::raw`] gives the bare function pointers.
 //!
 //! # Features
-//! `formats` reads nftables and ClassBench files, `cli` builds the tools `pktjit` and `jitdump`. Both are on by default, and
-//! neither is needed to embed the library.
+//! `formats` reads nft text, nft JSON and ClassBench files, `cli` builds the tools `pktjit` and `jitdump`. Both are on by
+//! default, and neither is needed to embed the library.
 //!
 //! # Safety
 //! The crates that plan, generate, audit and interpret forbid `unsafe`. What is left is here: `entry` calls generated code,

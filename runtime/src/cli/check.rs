@@ -16,7 +16,7 @@ use crate::{Overlap, RuleSet};
 #[derive(Args)]
 #[command(after_help = "Example: pktjit check /etc/nftables.conf")]
 pub(super) struct Check {
-    /// nft text or a ClassBench list, may be compressed with gzip
+    /// nft text, nft JSON or a ClassBench list, may be compressed with gzip
     #[arg(value_name = "RULES")]
     rules: PathBuf,
 

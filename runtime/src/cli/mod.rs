@@ -93,7 +93,7 @@ fn exit(output: Output) -> ExitCode {
 /// Which rules.
 #[derive(Args)]
 struct Rules {
-    /// nft text or a ClassBench list, may be compressed with gzip
+    /// nft text, nft JSON or a ClassBench list, may be compressed with gzip
     #[arg(value_name = "RULES")]
     rules: PathBuf,
 

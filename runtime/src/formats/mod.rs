@@ -1,4 +1,4 @@
-//! Readers of rule files, nft text and ClassBench, and of key files.
+//! Readers of rule files, nft text, nft JSON and ClassBench, and of key files.
 //!
 //! A file's content tells its format, not its name, and any file may be compressed with gzip. A [`RuleFile`] holds the sets
 //! as they are written; [`SourceSet::rule_set`] makes the rules of one.
@@ -25,7 +25,9 @@
 //! by notes. No input makes a reader panic, recurse without bound, or take more than time in proportion to its size.
 
 mod classbench;
+mod declaration;
 mod error;
+mod json;
 mod key;
 mod names;
 mod nft;
@@ -149,13 +151,13 @@ fn parse(name: Arc<str>, text: &[u8], directory: Option<PathBuf>) -> Result<Rule
             let (set, notes) = classbench::parse(&name, text)?;
             (vec![set], notes)
         }
-        Some(b'{' | b'[') => return refuse("nft JSON is not read yet".into()),
+        Some(b'{' | b'[') => json::parse(&name, text, first.start as usize)?,
         None | Some(b';') => nft::parse(&name, text, directory)?,
         Some(byte) if byte.is_ascii_alphabetic() => nft::parse(&name, text, directory)?,
         Some(&byte) => {
             let start = byte.escape_ascii();
             return refuse(format!(
-                "neither nft text nor ClassBench starts with `{start}`"
+                "neither nft text, nft JSON nor ClassBench starts with `{start}`"
             ));
         }
     };

@@ -81,14 +81,10 @@ fn the_content_tells_the_format() {
         1
     );
     assert_eq!(read("").sets().len(), 0);
-    assert_eq!(
-        refusal(b"\n {\"nftables\": []}"),
-        "f:2:2: nft JSON is not read yet"
-    );
-    assert_eq!(refusal(b"[]"), "f:1:1: nft JSON is not read yet");
+    assert_eq!(read("\n {\"nftables\": []}\n").sets().len(), 0);
     assert_eq!(
         refusal(b" \xffrubbish"),
-        "f:1:2: neither nft text nor ClassBench starts with `\\xff`"
+        "f:1:2: neither nft text, nft JSON nor ClassBench starts with `\\xff`"
     );
 }
 
@@ -486,12 +482,17 @@ fn deep_nesting_needs_no_stack() {
 }
 
 /// Files that use everything the readers know, for the tests that damage them.
-const SEEDS: [&str; 3] = [
+const SEEDS: [&str; 4] = [
     "define a = { 10.0.0.0/8 . ssh, $b }\ntable ip t {\n set s {\n  type ipv4_addr . inet_service\n  flags interval,timeout\n\
      timeout 1h\n  size 9\n  elements = { $a, 1.1.1.1-1.1.1.9 . 1-2 timeout 5s comment \"x\" counter packets 1 bytes 2,\n * } } }\n",
     "add table inet t; add map inet t m { typeof ether saddr . ip6 saddr . meta iifname : verdict; flags interval; }\n\
      create element inet t m { 0:1:2:3:4:5 . fe80::/10 . eth* : jump c, * : drop }\nflush set inet t m\n",
     "# rules\n@10.0.0.0/8\t0.0.0.0/0\t0 : 65535\t80 : 80\t0x06/0xFF\t0x0000/0x0200\n@1.1.1.1/32 2.2.2.2/32 1:2 3 : 4 0x00/0x00\n",
+    r#"{"nftables": [{"metainfo": {"version": "1"}}, {"set": {"family": "ip", "table": "t", "name": "s", "type": ["ipv4_addr", "mark"],
+ "flags": ["interval", "timeout"], "timeout": 9, "elem": [{"elem": {"val": {"concat": [{"prefix": {"addr": "1.0.0.0", "len": 8}},
+ {"range": [1, 2]}]}, "expires": 5, "counter": {"packets": 1, "bytes": 2}}}, "*"]}}, {"map": {"family": "ip", "table": "t", "name": "m",
+ "type": {"typeof": {"meta": {"key": "mark"}}}, "map": "verdict", "elem": [[1, {"jump": {"target": "\u0063"}}], ["*", {"drop": null}]]}}]}
+"#,
 ];
 
 /// A seed with some of its bytes removed, doubled, or replaced by others of the seeds.

@@ -147,12 +147,21 @@ impl ValueType {
         Self::find(SELECTORS, expression)
     }
 
-    /// A field without names for its values.
-    pub(super) fn plain(field: Field) -> Self {
-        Self {
+    /// The type of `@nh,96,32`: a base, an offset in bits and a width in bits.
+    ///
+    /// # Errors
+    /// A width that no field has.
+    pub(super) fn raw_payload(base: &str, offset: u128, bits: u128) -> Result<Self, String> {
+        let name = format!("@{base},{offset},{bits}");
+        let field = u8::try_from(bits / 8)
+            .ok()
+            .filter(|_| bits.is_multiple_of(8))
+            .and_then(|bytes| Field::integer(&name, bytes).ok());
+        let field = field.ok_or_else(|| format!("{bits} bits are not 1 to 16 whole bytes"))?;
+        Ok(Self {
             field,
             names: names::NONE,
-        }
+        })
     }
 
     fn find(table: &[(&str, Kind)], name: &str) -> Option<Self> {
@@ -251,11 +260,23 @@ impl ValueType {
         }
     }
 
+    /// Reads one value, or the start of interface names.
+    ///
+    /// # Errors
+    /// What was expected in place of `text`.
+    pub(super) fn parse_match(&self, text: &[u8]) -> Result<Match, String> {
+        if self.is_wildcard(text) {
+            self.parse_wildcard(text)
+        } else {
+            self.parse(text).map(Match::Exact)
+        }
+    }
+
     /// Reads what ends in `*`: all interface names that start with the text before it.
     ///
     /// # Errors
     /// The type has no such values, or the name is too long.
-    pub(super) fn parse_wildcard(&self, text: &[u8]) -> Result<Match, String> {
+    fn parse_wildcard(&self, text: &[u8]) -> Result<Match, String> {
         if self.field.kind() != FieldKind::Ifname {
             return Err(format!("{} is not {}", quote(text), self.expected()));
         }
@@ -270,7 +291,7 @@ impl ValueType {
     }
 
     /// Whether `text` names more than one value by itself.
-    pub(super) fn is_wildcard(&self, text: &[u8]) -> bool {
+    fn is_wildcard(&self, text: &[u8]) -> bool {
         self.field.kind() == FieldKind::Ifname && text.ends_with(b"*")
     }
 
@@ -311,6 +332,21 @@ impl ValueType {
             }
         }
     }
+}
+
+/// The values from one to another, each given with its text.
+///
+/// # Errors
+/// The first is above the last.
+pub(super) fn range(lo: (u128, &[u8]), hi: (u128, &[u8])) -> Result<Match, String> {
+    if lo.0 > hi.0 {
+        return Err(format!(
+            "the range is reversed: {} is above {}",
+            quote(lo.1),
+            quote(hi.1)
+        ));
+    }
+    Ok(Match::Range { lo: lo.0, hi: hi.0 })
 }
 
 fn parse_ether_addr(text: &[u8]) -> Option<u128> {

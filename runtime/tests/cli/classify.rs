@@ -33,6 +33,21 @@ fn classify_prints_a_line_for_each_key() {
 }
 
 #[test]
+fn classify_reads_nft_json() {
+    let file = File::new(
+        r#"{"nftables": [{"metainfo": {"json_schema_version": 1}}, {"map": {"family": "ip", "table": "t", "name": "m",
+        "type": ["ipv4_addr", "inet_service"], "map": "verdict", "flags": ["interval"], "elem": [
+        [{"concat": [{"prefix": {"addr": "192.0.2.0", "len": 24}}, {"range": [20, 30]}]}, {"jump": {"target": "high"}}],
+        ["*", {"drop": null}]]}}]}"#,
+    );
+    let args = ["classify", file.name(), "192.0.2.9 . 22", "192.0.2.9 . 80"];
+    assert_eq!(
+        stdout(PKTJIT, &args),
+        "192.0.2.9 . 22\trule 0\tjump high\n192.0.2.9 . 80\trule 1\tdrop\n"
+    );
+}
+
+#[test]
 fn classify_prints_an_object_for_each_key() {
     let file = File::new(NFT);
     let args = [

@@ -9,11 +9,15 @@
 //! `nft_set_pipapo` takes the earliest, the AVX2 code the lowest of the last block of 256 elements that has one), so that
 //! only membership can be compared there.
 //!
+//! What `nft` lists in that namespace is also what our readers of its text and its JSON are compared on.
+//!
 //! Without privileges, without `nft`, or without the kernel's modules the tests say why and pass. Where the environment
 //! variable `PKTJIT_REQUIRE_KERNEL` is set they fail.
 #![cfg(target_os = "linux")]
 
 mod kernel;
+#[cfg(feature = "formats")]
+mod listings;
 mod nft;
 mod random;
 mod sets;

@@ -1,14 +1,14 @@
 //! The elements of a set or map: keys, ranges, options and values.
 
-use pktjit_ir::{KeyLayout, Match, Rule, Verdict};
+use pktjit_ir::{Match, Rule, Verdict};
 
 use super::Parser;
-use super::declaration::{Declaration, Value};
 use super::lexer::TokenKind;
 use super::reader::{Reader, Word};
+use crate::formats::declaration::{Declaration, LACKS_TIMEOUTS, Value, data};
 use crate::formats::error::{FormatError, quote};
 use crate::formats::set::Element;
-use crate::formats::types::{ValueType, number};
+use crate::formats::types::{ValueType, number, range};
 
 impl Parser {
     /// Reads `{ element, ... }`, or a variable that stands for it, and adds the elements to a set.
@@ -86,9 +86,7 @@ fn element(
         reader.next();
         Rule::catch_all(set.types.len())
     } else {
-        let lacks = (!set.flags.interval)
-            .then_some("the set does not hold ranges: it has no `flags interval`");
-        Rule::new(concatenation(reader, &set.types, lacks)?)
+        Rule::new(concatenation(reader, &set.types, set.lacks_ranges())?)
     };
     let text = reader.stop_recording();
     options(reader, set)?;
@@ -165,15 +163,8 @@ fn operand(reader: &mut Reader, ty: &ValueType, lacks: Option<&str>) -> Result<M
             reader.next();
             let (end, hi) = value(reader, ty)?;
             let hi = single(reader, end, hi)?;
-            if lo > hi {
-                let message = format!(
-                    "the range is reversed: {} is above {}",
-                    quote(reader.text(word)),
-                    quote(reader.text(end))
-                );
-                return Err(reader.error(word.place(), message));
-            }
-            Match::Range { lo, hi }
+            range((lo, reader.text(word)), (hi, reader.text(end)))
+                .map_err(|message| reader.error(word.place(), message))?
         }
         _ => lo,
     };
@@ -191,13 +182,7 @@ fn value(reader: &mut Reader, ty: &ValueType) -> Result<(Word, Match), FormatErr
         return Err(reader.expected(&ty.expected(), word));
     }
     reader.next();
-    let text = reader.text(word);
-    let value = if ty.is_wildcard(text) {
-        ty.parse_wildcard(text)
-    } else {
-        ty.parse(text).map(Match::Exact)
-    };
-    match value {
+    match ty.parse_match(reader.text(word)) {
         Ok(value) => Ok((word, value)),
         Err(message) => Err(reader.error(word.place(), message)),
     }
@@ -217,8 +202,7 @@ fn options(reader: &mut Reader, set: &mut Declaration) -> Result<(), FormatError
         match reader.text(word) {
             b"timeout" | b"expires" => {
                 if !set.flags.timeout {
-                    let message = "the set does not hold timeouts: it has no `flags timeout`";
-                    return Err(reader.error(word.place(), message));
+                    return Err(reader.error(word.place(), LACKS_TIMEOUTS));
                 }
                 reader.next();
                 reader.duration()?;
@@ -289,21 +273,4 @@ fn named_verdict(reader: &mut Reader) -> Result<Verdict, FormatError> {
     reader.peek_value()?;
     let chain = reader.expect_word("the name of a chain")?;
     Ok(to_chain(reader.string(chain)))
-}
-
-/// The bytes of a map's value as its type lays them out; of an interval the first value, then the last.
-fn data(layout: &KeyLayout, matches: &[Match], is_interval: bool) -> Box<[u8]> {
-    let ends = |end: fn(&Match, &pktjit_ir::Field) -> u128| -> Vec<u8> {
-        let fields = layout.fields().iter();
-        let values: Vec<u128> = fields
-            .zip(matches)
-            .map(|(field, found)| end(found, field))
-            .collect();
-        layout.encode(&values)
-    };
-    let mut bytes = ends(Match::lower);
-    if is_interval {
-        bytes.extend(ends(Match::upper));
-    }
-    bytes.into()
 }

@@ -1,12 +1,12 @@
 //! nft text: the commands and tables of a file, and the sets and maps in them.
 //!
 //! ```text
-//! lexer (words) -> reader (files and variables as one stream) -> commands here -> declaration -> elements
+//! lexer (words) -> reader (files and variables as one stream) -> commands here -> block -> elements
 //! ```
 //!
 //! What nft would refuse in a set or map is refused here too; what belongs to chains is skipped with a note.
 
-mod declaration;
+mod block;
 mod elements;
 mod lexer;
 mod reader;
@@ -19,14 +19,12 @@ use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use self::declaration::Declaration;
 use self::reader::{Reader, Word};
+use super::declaration::{Declaration, FAMILIES, TableName};
 use super::error::{FormatError, FormatNote, quote};
 use super::set::{FileNames, SourceSet};
 
 pub(super) use self::lexer::{Lexer, Token, TokenKind};
-
-const FAMILIES: [&str; 6] = ["ip", "ip6", "inet", "arp", "bridge", "netdev"];
 
 /// What a table or file may hold besides sets and maps, and a reader of sets passes over.
 const OTHER_OBJECTS: [&str; 9] = [
@@ -64,9 +62,6 @@ pub(super) fn parse(
     });
     Ok((sets.collect(), notes))
 }
-
-/// A table: its family and its name.
-type TableName = (&'static str, Box<str>);
 
 /// The sets of a table by name: their indices in [`Parser::sets`].
 type SetIndices = HashMap<Box<str>, usize>;
@@ -356,6 +351,7 @@ impl Parser {
     }
 }
 
-fn is_other_object(text: &[u8]) -> bool {
+/// Whether objects of this kind hold no elements, so that a reader of sets passes over them.
+pub(super) fn is_other_object(text: &[u8]) -> bool {
     OTHER_OBJECTS.iter().any(|object| object.as_bytes() == text)
 }

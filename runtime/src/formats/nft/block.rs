@@ -3,88 +3,17 @@
 //! Elements can only be read when the type and the flags are known, which may stand behind them. So the block is read to
 //! its end first, and then its elements.
 
-use std::sync::Arc;
+use pktjit_ir::KeyLayout;
 
-use pktjit_ir::{Field, KeyLayout};
-
+use super::Parser;
 use super::lexer::TokenKind;
 use super::reader::{Position, Reader, Word};
-use super::{Parser, TableName};
-use crate::formats::error::{FormatError, FormatNote, quote};
-use crate::formats::set::{Element, FileNames, Place, SetFlags, SetKind, SourceSet};
+use crate::formats::declaration::{
+    AUTO_MERGE_NEEDS_INTERVAL, Declaration, TableName, Value, size_limit,
+};
+use crate::formats::error::{FormatError, quote};
+use crate::formats::set::{Place, SetFlags};
 use crate::formats::types::{ValueType, number};
-
-/// A set or map while its file is read.
-pub(super) struct Declaration {
-    pub(super) table: TableName,
-    pub(super) name: Box<str>,
-    pub(super) place: Place,
-    pub(super) types: Vec<ValueType>,
-    pub(super) layout: KeyLayout,
-    pub(super) value: Value,
-    pub(super) flags: SetFlags,
-    pub(super) size: Option<u32>,
-    pub(super) elements: Vec<Element>,
-    /// The first timeout that was read.
-    pub(super) timeout: Option<Place>,
-    /// Its table was deleted after it.
-    pub(super) is_deleted: bool,
-}
-
-/// What the elements map to.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Value {
-    None,
-    Verdict,
-    Data {
-        types: Vec<ValueType>,
-        layout: KeyLayout,
-        /// Values may be ranges.
-        is_interval: bool,
-    },
-}
-
-impl Declaration {
-    pub(super) fn clear(&mut self) {
-        self.elements.clear();
-    }
-
-    /// What the file's author may want to know about this set.
-    pub(super) fn note(&self, files: &[Arc<str>]) -> Option<FormatNote> {
-        let place = self.timeout?;
-        let name = quote(self.name.as_bytes());
-        let message = format!("timeouts of set {name} are read, but elements do not expire yet");
-        Some(FormatNote::new(place.location(files), message))
-    }
-
-    pub(super) fn finish(self, files: &FileNames) -> SourceSet {
-        SourceSet {
-            kind: match self.value {
-                Value::None => SetKind::Set,
-                Value::Verdict => SetKind::VerdictMap,
-                Value::Data { .. } => SetKind::Map,
-            },
-            family: self.table.0,
-            table: self.table.1,
-            name: self.name,
-            place: self.place,
-            types: self.types,
-            layout: self.layout,
-            flags: self.flags,
-            size: self.size,
-            elements: self.elements,
-            files: Arc::clone(files),
-        }
-    }
-
-    fn is_same_type(&self, other: &Self) -> bool {
-        let kinds = |set: &Self| -> Vec<_> {
-            let fields = set.layout.fields().iter();
-            fields.map(|field| (field.kind(), field.bytes())).collect()
-        };
-        kinds(self) == kinds(other) && self.value == other.value && self.flags == other.flags
-    }
-}
 
 /// What the statements of a block have said so far.
 #[derive(Default)]
@@ -137,8 +66,7 @@ impl Parser {
         if let Some(place) = block.auto_merge
             && !block.flags.interval
         {
-            let message = "`auto-merge` needs `flags interval`";
-            return Err(self.reader.error(place, message));
+            return Err(self.reader.error(place, AUTO_MERGE_NEEDS_INTERVAL));
         }
         let set = self.declare(Declaration {
             table,
@@ -274,9 +202,7 @@ fn size(reader: &Reader, word: Word) -> Result<Option<u32>, FormatError> {
         .ok()
         .and_then(|size| u32::try_from(size).ok());
     match size {
-        // As to the kernel, no size is no limit.
-        Some(0) => Ok(None),
-        Some(size) => Ok(Some(size)),
+        Some(size) => Ok(size_limit(size)),
         None => Err(reader.expected("a number of elements below 2^32", word)),
     }
 }
@@ -364,15 +290,8 @@ fn raw_payload(reader: &mut Reader) -> Result<ValueType, FormatError> {
             number(reader.text(word)).map_err(|_| reader.expected("a number of bits", word))?;
     }
     let [offset, bits] = numbers;
-    let name = format!("@{},{offset},{bits}", reader.string(base));
-    let field = u8::try_from(bits / 8)
-        .ok()
-        .filter(|_| bits % 8 == 0)
-        .and_then(|bytes| Field::integer(&name, bytes).ok());
-    field.map(ValueType::plain).ok_or_else(|| {
-        let message = format!("{bits} bits are not 1 to 16 whole bytes");
-        reader.error(at.place(), message)
-    })
+    let ty = ValueType::raw_payload(&reader.string(base), offset, bits);
+    ty.map_err(|message| reader.error(at.place(), message))
 }
 
 impl Reader {
