@@ -22,7 +22,7 @@ use crate::key::{KeyLayout, MAX_FIELD_BYTES_SUM};
 use crate::program::BinaryOp;
 use crate::rule::{Match, Rule, prefix_mask};
 use crate::structure::Cost;
-use crate::structure::compare::{Window, windows};
+use crate::structure::windows::{Window, windows};
 
 /// Into how many pieces rules are split.
 #[derive(Clone, Copy, Debug)]

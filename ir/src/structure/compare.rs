@@ -9,7 +9,7 @@
 //! | `Eq` | every rule wants one value | 1 | 1 | `x = value` |
 //! | `Masked` | every rule looks at some bits (prefixes are such) | 2 | 2 | `x & mask = value` |
 //! | `Range` | every rule wants an interval | 2 | 3 | `x - lo <= len`, unsigned |
-//! | `Both` | intervals and masks are mixed | 4 | 6 | both of the above |
+//! | both | intervals and masks are mixed | 4 | 6 | `Range` and `Masked` |
 //! | `Wide` | an interval that does not fall apart into words | 2 a word | 8 a word | lexicographic |
 //!
 //! An interval of a wide field falls apart into words where its ends agree in the leading words and the words after the
@@ -26,119 +26,78 @@ use crate::key::{KeyLayout, Word};
 use crate::program::{BinaryOp, Column, CompareOp, Inst, LaneCompareOp, MISS, MaskOp};
 use crate::rule::{Match, Rule};
 use crate::structure::Cost;
+use crate::structure::windows::{Window, windows};
+use crate::structure::words::{Summary, WordMatch, summarise, word_matches};
 
-/// What one rule wants of one word: an interval, and bits. One of the two is trivial.
+/// How words are tested in the lanes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct WordMatch {
-    lo: u32,
-    hi: u32,
-    mask: u32,
-    value: u32,
-}
-
-impl WordMatch {
-    fn interval(lo: u32, hi: u32, max: u32) -> Self {
-        let varying = lo ^ hi;
-        // An aligned block is a set of bits as well.
-        if varying & varying.wrapping_add(1) == 0 && lo & varying == 0 {
-            Self {
-                lo,
-                hi,
-                mask: max & !varying,
-                value: lo,
-            }
-        } else {
-            Self {
-                lo,
-                hi,
-                mask: 0,
-                value: 0,
-            }
-        }
-    }
-
-    fn bits(mask: u32, value: u32, max: u32) -> Self {
-        let wild = max & !mask;
-        if wild & wild.wrapping_add(1) == 0 {
-            Self::interval(value, value | wild, max)
-        } else {
-            Self {
-                lo: 0,
-                hi: max,
-                mask,
-                value,
-            }
-        }
-    }
-
-    fn is_any(&self, max: u32) -> bool {
-        self.lo == 0 && self.hi == max && self.mask == 0
-    }
-
-    fn is_exact(&self) -> bool {
-        self.lo == self.hi
-    }
-
-    /// Whether `mask` and `value` say it all.
-    fn is_bits(&self, max: u32) -> bool {
-        self.mask != 0 || self.is_any(max)
-    }
-
-    /// Whether `lo` and `hi` say it all.
-    fn is_interval(&self, max: u32) -> bool {
-        self.lo != 0 || self.hi != max || self.mask == 0
-    }
-}
-
-/// What a canonical match wants of each word of its field, or `None` where it does not fall apart into words.
-fn word_matches(layout: &KeyLayout, id: FieldId, condition: &Match) -> Option<Vec<WordMatch>> {
-    let field = layout.field(id);
-    if let Match::Mask { value, mask } = *condition {
-        return Some(
-            layout
-                .words(id)
-                .map(|w| WordMatch::bits(w.of(mask), w.of(value), w.max()))
-                .collect(),
-        );
-    }
-    let (lower, upper) = (condition.lower(field), condition.upper(field));
-    let mut is_decided = false;
-    layout
-        .words(id)
-        .map(|word| {
-            let (lo, hi) = (word.of(lower), word.of(upper));
-            if is_decided && (lo, hi) != (0, word.max()) {
-                return None;
-            }
-            is_decided |= lo != hi;
-            Some(WordMatch::interval(lo, hi, word.max()))
-        })
-        .collect()
-}
-
-/// How a word is tested in the lanes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Test {
+enum Kind {
     Eq,
     Masked,
     Range,
-    Both,
+    Wide,
 }
 
-/// The tests of one field.
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum FieldTest {
-    /// Words on their own.
-    Words(Vec<(Word, Test)>),
-    /// All words of an interval together, the most significant first.
-    Wide(Vec<Word>),
+/// What a column holds of a word of each rule.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Role {
+    /// The bits that count.
+    Mask,
+    /// What they must be.
+    Value,
+    /// First value of an interval.
+    Lo,
+    /// Number of values of an interval, less one.
+    Len,
+    /// Last value of an interval.
+    Hi,
+}
+
+/// One test. It has a column for each role of each of its words, word after word.
+#[derive(Clone, Debug)]
+struct Test {
+    kind: Kind,
+    field: FieldId,
+    /// One word; all words of the field, the most significant first, for `Wide`.
+    words: Vec<Word>,
+}
+
+impl Test {
+    fn roles(&self) -> &'static [Role] {
+        match self.kind {
+            Kind::Eq => &[Role::Value],
+            Kind::Masked => &[Role::Mask, Role::Value],
+            Kind::Range => &[Role::Lo, Role::Len],
+            Kind::Wide => &[Role::Lo, Role::Hi],
+        }
+    }
+
+    fn columns(&self) -> impl Iterator<Item = (Word, Role)> + '_ {
+        self.words
+            .iter()
+            .flat_map(|&word| self.roles().iter().map(move |&role| (word, role)))
+    }
+
+    fn column_count(&self) -> u8 {
+        (self.words.len() * self.roles().len()) as u8
+    }
+
+    /// Machine instructions for one vector of rules, with joining the mask to what the tests before say.
+    fn instructions(&self) -> f64 {
+        match self.kind {
+            Kind::Eq => 2.0,
+            Kind::Masked => 3.0,
+            Kind::Range => 4.0,
+            Kind::Wide => 14.0 * self.words.len() as f64,
+        }
+    }
 }
 
 /// The tests for a group of rules.
 #[derive(Clone, Debug)]
 pub(crate) struct Comparison {
     layout: KeyLayout,
-    tests: Vec<(FieldId, FieldTest)>,
+    tests: Vec<Test>,
     common: Common,
 }
 
@@ -151,7 +110,7 @@ struct Common {
 
 /// Most words that stay spread over vector registers from one block of rules to the next; where there are more, each block
 /// spreads them again. Leaves 7 of 16 vector registers to the tests themselves.
-pub(crate) const MAX_KEPT_WORDS: usize = 9;
+const MAX_KEPT_WORDS: usize = 9;
 
 /// Rules in the lanes of one row of a table, the strongest first.
 pub(crate) struct LaneRules {
@@ -187,201 +146,149 @@ impl Comparison {
         layout: &KeyLayout,
         rules: impl Iterator<Item = &'a Rule> + Clone,
     ) -> Self {
+        let nothing = vec![0; layout.len()];
+        let common = Common {
+            mask: nothing.clone(),
+            value: nothing,
+        };
         let mut comparison = Self {
             layout: layout.clone(),
             tests: Vec::new(),
-            common: Common {
-                mask: vec![0; layout.len()],
-                value: vec![0; layout.len()],
-            },
+            common,
         };
         for id in layout.field_ids() {
-            let matches = || rules.clone().map(|rule| &rule.matches[id.index()]);
-            let split: Option<Vec<Vec<WordMatch>>> =
-                matches().map(|m| word_matches(layout, id, m)).collect();
-            match split {
-                Some(split) => comparison.add_words(id, &split),
-                None => comparison.add_wide(id, matches()),
+            let conditions = || rules.clone().map(|rule| &rule.matches[id.index()]);
+            match summarise(layout, id, conditions()) {
+                Some(summaries) => {
+                    for summary in &summaries {
+                        comparison.add_word(summary);
+                    }
+                }
+                None => comparison.add_wide(id, conditions()),
             }
         }
         comparison
     }
 
-    fn add_wide<'a>(&mut self, id: FieldId, mut matches: impl Iterator<Item = &'a Match>) {
-        let words: Vec<Word> = self.layout.words(id).collect();
-        // The ends of a mask let through values between them that it does not match.
-        if matches.any(|condition| matches!(condition, Match::Mask { .. })) {
-            let masked = words.iter().map(|&word| (word, Test::Masked)).collect();
-            self.tests.push((id, FieldTest::Words(masked)));
-        }
-        self.tests.push((id, FieldTest::Wide(words)));
+    fn add(&mut self, kind: Kind, field: FieldId, words: Vec<Word>) {
+        self.tests.push(Test { kind, field, words });
     }
 
-    fn add_words(&mut self, id: FieldId, rules: &[Vec<WordMatch>]) {
-        let mut tests = Vec::new();
-        for (i, word) in self.layout.clone().words(id).enumerate() {
-            let max = word.max();
-            let all = |test: &dyn Fn(&WordMatch) -> bool| rules.iter().all(|words| test(&words[i]));
-            let Some(first) = rules.first().map(|words| words[i]) else {
-                continue;
-            };
-            if all(&|m| m.is_any(max)) {
-                continue;
-            }
-            if first.is_bits(max) && all(&|m| *m == first) && self.add_common(word, first) {
-                continue;
-            }
-            let test = if all(&WordMatch::is_exact) {
-                Test::Eq
-            } else if all(&|m| m.is_bits(max)) {
-                Test::Masked
-            } else if all(&|m| m.is_interval(max)) {
-                Test::Range
-            } else {
-                Test::Both
-            };
-            tests.push((word, test));
+    fn add_word(&mut self, summary: &Summary) {
+        let word = summary.word;
+        if summary.is_any {
+            return;
         }
-        if !tests.is_empty() {
-            self.tests.push((id, FieldTest::Words(tests)));
-        }
-    }
-
-    /// Adds what all rules want of a word to the common bits, unless that contradicts what they want of an overlapping
-    /// field: then no key matches, and the lanes have to find that out.
-    fn add_common(&mut self, word: Word, wanted: WordMatch) -> bool {
-        let bytes = (0..word.bytes).map(|i| {
-            let shift = match word.order {
-                ByteOrder::Big => 8 * (word.bytes - 1 - i),
-                ByteOrder::Little => 8 * i,
-            };
-            let mask = (wanted.mask >> shift) as u8;
-            (mask, (wanted.value >> shift) as u8 & mask)
-        });
-        let start = usize::from(word.offset);
-        let known = self.common.mask[start..]
-            .iter_mut()
-            .zip(&mut self.common.value[start..]);
-        let mut slots: Vec<_> = bytes.zip(known).collect();
-        if slots
-            .iter()
-            .any(|((mask, value), known)| (value ^ *known.1) & mask & *known.0 != 0)
+        if let Some(wanted) = summary.common()
+            && self.common.add(word, wanted)
         {
-            return false;
+            return;
         }
-        for ((mask, value), known) in &mut slots {
-            *known.0 |= *mask;
-            *known.1 |= *value;
+        if summary.is_exact {
+            self.add(Kind::Eq, word.field, vec![word]);
+            return;
         }
-        true
+        if !summary.is_bits {
+            self.add(Kind::Range, word.field, vec![word]);
+        }
+        if summary.is_bits || !summary.is_interval {
+            self.add(Kind::Masked, word.field, vec![word]);
+        }
+    }
+
+    fn add_wide<'a>(&mut self, id: FieldId, mut conditions: impl Iterator<Item = &'a Match>) {
+        // The ends of a mask let through values between them that it does not match.
+        if conditions.any(|condition| matches!(condition, Match::Mask { .. })) {
+            for word in self.layout.words(id) {
+                self.add(Kind::Masked, id, vec![word]);
+            }
+        }
+        let words = self.layout.words(id).collect();
+        self.add(Kind::Wide, id, words);
     }
 
     /// Columns of a row that holds `capacity` rules, without the one for row numbers.
     pub(crate) fn columns(&self, capacity: u32) -> Vec<Column> {
-        let mut columns = Vec::new();
-        let mut add = |field: FieldId, word: &Word, what: &str| {
-            let name = match word.shift {
-                0 if self.layout.words(field).count() == 1 => {
-                    format!("{} {what}", self.layout.field(field).name())
-                }
-                shift => format!("{}>>{shift} {what}", self.layout.field(field).name()),
-            };
-            columns.push(Column {
-                name: name.into(),
-                offset: columns.len() as u32 * capacity * 4,
-                bytes: 4,
-                count: capacity,
-                max: u32::MAX.into(),
-                is_result: false,
-            });
+        let all = self.tests.iter().flat_map(Test::columns);
+        let column = |(i, (word, role)): (usize, (Word, Role))| Column {
+            name: self.column_name(&word, role).into(),
+            offset: i as u32 * capacity * 4,
+            bytes: 4,
+            count: capacity,
+            max: u32::MAX.into(),
+            is_result: false,
         };
-        for (field, test) in &self.tests {
-            match test {
-                FieldTest::Words(words) => {
-                    for (word, test) in words {
-                        for what in test.columns() {
-                            add(*field, word, what);
-                        }
-                    }
-                }
-                FieldTest::Wide(words) => {
-                    for word in words {
-                        add(*field, word, "lo");
-                        add(*field, word, "hi");
-                    }
-                }
-            }
+        all.enumerate().map(column).collect()
+    }
+
+    fn column_name(&self, word: &Word, role: Role) -> String {
+        let field = self.layout.field(word.field);
+        let role = match role {
+            Role::Mask => "mask",
+            Role::Value => "value",
+            Role::Lo => "lo",
+            Role::Len => "len",
+            Role::Hi => "hi",
+        };
+        if word.bytes == field.bytes() {
+            format!("{} {role}", field.name())
+        } else {
+            format!("{}>>{} {role}", field.name(), word.shift)
         }
-        columns
     }
 
     /// The number of columns.
     pub(crate) fn column_count(&self) -> u32 {
         self.tests
             .iter()
-            .map(|(_, test)| match test {
-                FieldTest::Words(words) => words
-                    .iter()
-                    .map(|(_, test)| test.columns().len() as u32)
-                    .sum(),
-                FieldTest::Wide(words) => 2 * words.len() as u32,
-            })
+            .map(|test| u32::from(test.column_count()))
             .sum()
     }
 
     /// The numbers of `rule` for the columns, in their order.
     pub(crate) fn numbers(&self, rule: &Rule, out: &mut Vec<u32>) {
-        for (id, test) in &self.tests {
-            let condition = &rule.matches[id.index()];
-            match test {
-                FieldTest::Words(words) => {
-                    let all = word_matches(&self.layout, *id, condition).unwrap_or_default();
-                    for (word, test) in words {
-                        // What does not fall apart into words is beside them as `Wide`.
-                        let any = WordMatch::interval(0, word.max(), word.max());
-                        let wanted = self
-                            .layout
-                            .words(*id)
-                            .zip(&all)
-                            .find(|(w, _)| w == word)
-                            .map_or(any, |(_, &m)| m);
-                        match test {
-                            Test::Eq => out.push(wanted.lo),
-                            Test::Masked => out.extend([wanted.mask, wanted.value]),
-                            Test::Range => out.extend([wanted.lo, wanted.hi - wanted.lo]),
-                            Test::Both => {
-                                out.extend([
-                                    wanted.lo,
-                                    wanted.hi - wanted.lo,
-                                    wanted.mask,
-                                    wanted.value,
-                                ]);
-                            }
-                        }
+        let mut wanted = Vec::new();
+        for test in &self.tests {
+            let condition = &rule.matches[test.field.index()];
+            let field = self.layout.field(test.field);
+            let ends = (condition.lower(field), condition.upper(field));
+            let is_split = test.kind != Kind::Wide
+                && word_matches(&self.layout, test.field, condition, &mut wanted);
+            for (word, role) in test.columns() {
+                let of_word = || {
+                    self.layout
+                        .words(test.field)
+                        .position(|other| other == word)
+                };
+                let wanted = if test.kind == Kind::Wide {
+                    WordMatch {
+                        lo: word.of(ends.0),
+                        hi: word.of(ends.1),
+                        mask: 0,
+                        value: 0,
                     }
-                }
-                FieldTest::Wide(words) => {
-                    let field = self.layout.field(*id);
-                    let (lower, upper) = (condition.lower(field), condition.upper(field));
-                    out.extend(
-                        words
-                            .iter()
-                            .flat_map(|word| [word.of(lower), word.of(upper)]),
-                    );
-                }
+                } else if is_split {
+                    of_word().map_or(WordMatch::any(word.max()), |i| wanted[i])
+                } else {
+                    // What does not fall apart into words has a `Wide` test beside this one.
+                    WordMatch::any(word.max())
+                };
+                out.push(match role {
+                    Role::Mask => wanted.mask,
+                    Role::Value => wanted.value,
+                    Role::Lo => wanted.lo,
+                    Role::Len => wanted.hi - wanted.lo,
+                    Role::Hi => wanted.hi,
+                });
             }
         }
     }
 
     /// The number of words that have to be spread over the lanes.
     fn words(&self) -> usize {
-        self.tests
-            .iter()
-            .map(|(_, test)| match test {
-                FieldTest::Words(words) => words.len(),
-                FieldTest::Wide(words) => words.len(),
-            })
-            .sum()
+        let mut words: Vec<&Word> = self.tests.iter().flat_map(|test| &test.words).collect();
+        words.dedup();
+        words.len()
     }
 
     /// Whether the words stay in registers from one block of rules to the next.
@@ -391,19 +298,8 @@ impl Comparison {
 
     /// Spreads all words that [`emit`](Self::emit) needs in the current block.
     pub(crate) fn splat_all(&self, b: &mut ProgramBuilder, lanes: u8, splats: &mut Splats) {
-        for (_, test) in &self.tests {
-            match test {
-                FieldTest::Words(words) => {
-                    for (word, _) in words {
-                        splats.get(b, *word, lanes);
-                    }
-                }
-                FieldTest::Wide(words) => {
-                    for word in words {
-                        splats.get(b, *word, lanes);
-                    }
-                }
-            }
+        for &word in self.tests.iter().flat_map(|test| &test.words) {
+            splats.get(b, word, lanes);
         }
     }
 
@@ -421,59 +317,39 @@ impl Comparison {
         let splats = if self.keeps_words() { splats } else { &mut own };
         let mut column = 0;
         let mut mask: Option<ValueId> = None;
-        let and = |b: &mut ProgramBuilder, mask: &mut Option<ValueId>, more| {
-            *mask = Some(match *mask {
-                None => more,
-                Some(mask) => b.combine_masks(MaskOp::And, mask, more),
-            });
-        };
-        for (_, test) in &self.tests {
-            match test {
-                FieldTest::Words(words) => {
-                    for (word, test) in words {
-                        let x = splats.get(b, *word, lanes);
-                        let mut load = || {
-                            column += 1;
-                            b.load_lanes(row, column - 1, first, lanes)
-                        };
-                        if *test == Test::Eq {
-                            let value = load();
-                            let hit = b.compare_lanes(LaneCompareOp::Eq, x, value);
-                            and(b, &mut mask, hit);
-                            continue;
-                        }
-                        if matches!(test, Test::Range | Test::Both) {
-                            let (lo, len) = (load(), load());
-                            let hit = b.inst(Inst::InRangeLanes { x, lo, len });
-                            and(b, &mut mask, hit);
-                        }
-                        if matches!(test, Test::Masked | Test::Both) {
-                            let [bits, value] =
-                                [column, column + 1].map(|c| b.load_lanes(row, c, first, lanes));
-                            column += 2;
-                            let hit = b.inst(Inst::MaskedEqLanes {
-                                x,
-                                mask: bits,
-                                value,
-                            });
-                            and(b, &mut mask, hit);
-                        }
-                    }
+        for test in &self.tests {
+            let xs: Vec<ValueId> = test
+                .words
+                .iter()
+                .map(|&word| splats.get(b, word, lanes))
+                .collect();
+            let load = |b: &mut ProgramBuilder, i: u8| b.load_lanes(row, column + i, first, lanes);
+            let hit = match test.kind {
+                Kind::Eq => {
+                    let value = load(b, 0);
+                    b.compare_lanes(LaneCompareOp::Eq, xs[0], value)
                 }
-                FieldTest::Wide(words) => {
-                    let xs: Vec<ValueId> = words
-                        .iter()
-                        .map(|word| splats.get(b, *word, lanes))
-                        .collect();
-                    for end in [End::Lo, End::Hi] {
-                        let hit = lexicographic(b, &xs, end, |b, word| {
-                            b.load_lanes(row, column + 2 * word as u8 + end as u8, first, lanes)
-                        });
-                        and(b, &mut mask, hit);
-                    }
-                    column += 2 * words.len() as u8;
+                Kind::Masked => {
+                    let (mask, value) = (load(b, 0), load(b, 1));
+                    b.inst(Inst::MaskedEqLanes {
+                        x: xs[0],
+                        mask,
+                        value,
+                    })
                 }
-            }
+                Kind::Range => {
+                    let (lo, len) = (load(b, 0), load(b, 1));
+                    b.inst(Inst::InRangeLanes { x: xs[0], lo, len })
+                }
+                Kind::Wide => {
+                    let [lo, hi] = [End::Lo, End::Hi].map(|end| {
+                        lexicographic(b, &xs, end, |b, word| load(b, 2 * word as u8 + end as u8))
+                    });
+                    b.combine_masks(MaskOp::And, lo, hi)
+                }
+            };
+            mask = Some(mask.map_or(hit, |mask| b.combine_masks(MaskOp::And, mask, hit)));
+            column += test.column_count();
         }
         mask
     }
@@ -482,15 +358,9 @@ impl Comparison {
     /// there are none.
     pub(crate) fn emit_common(&self, b: &mut ProgramBuilder) -> Option<ValueId> {
         let mut differing: Option<ValueId> = None;
-        for window in windows(self.common.mask.iter().copied()) {
-            let (mask, value) = (
-                window.read(&self.common.mask),
-                window.read(&self.common.value),
-            );
-            let mut x = b.load_key(window.offset as u16, window.bytes, ByteOrder::Little);
-            if mask != window.max() {
-                x = b.binary_const(BinaryOp::And, x, mask);
-            }
+        for window in self.common.windows() {
+            let mut x = window.emit(b, &self.common.mask);
+            let value = window.read(&self.common.value);
             if value != 0 {
                 x = b.binary_const(BinaryOp::Xor, x, value);
             }
@@ -549,16 +419,7 @@ impl Comparison {
 
     /// What testing one vector of rules costs.
     pub(crate) fn block_cost(&self) -> Cost {
-        let mut instructions = 0.0;
-        for (_, test) in &self.tests {
-            instructions += match test {
-                FieldTest::Words(words) => words
-                    .iter()
-                    .map(|(_, test)| test.instructions() + 1.0)
-                    .sum(),
-                FieldTest::Wide(words) => 14.0 * words.len() as f64,
-            };
-        }
+        let instructions = self.tests.iter().map(Test::instructions).sum();
         Cost {
             instructions,
             ..Cost::default()
@@ -568,36 +429,50 @@ impl Comparison {
     /// What is paid for a key and its `blocks` blocks of rules: spreading the words, testing the common bits.
     pub(crate) fn key_cost(&self, blocks: f64) -> Cost {
         let spreads = if self.keeps_words() { 1.0 } else { blocks };
-        let windows = windows(self.common.mask.iter().copied()).count() as f64;
+        let windows = self.common.windows().count() as f64;
         let common = if windows > 0.0 {
             3.0 * windows + 2.0
         } else {
             0.0
         };
+        let instructions = 3.0 * spreads * self.words() as f64 + common;
         Cost {
-            instructions: 3.0 * spreads * self.words() as f64 + common,
+            instructions,
             ..Cost::default()
         }
     }
 }
 
-impl Test {
-    fn columns(self) -> &'static [&'static str] {
-        match self {
-            Self::Eq => &["value"],
-            Self::Masked => &["mask", "value"],
-            Self::Range => &["lo", "len"],
-            Self::Both => &["lo", "len", "mask", "value"],
+impl Common {
+    /// Adds what all rules want of a word, unless that contradicts what they want of an overlapping field: then no key
+    /// matches, and the lanes have to find that out.
+    fn add(&mut self, word: Word, wanted: WordMatch) -> bool {
+        let bytes = (0..word.bytes).map(|i| {
+            let shift = match word.order {
+                ByteOrder::Big => 8 * (word.bytes - 1 - i),
+                ByteOrder::Little => 8 * i,
+            };
+            let mask = (wanted.mask >> shift) as u8;
+            (mask, (wanted.value >> shift) as u8 & mask)
+        });
+        let start = usize::from(word.offset);
+        let known = self.mask[start..].iter_mut().zip(&mut self.value[start..]);
+        let mut slots: Vec<_> = bytes.zip(known).collect();
+        let contradicts = |((mask, value), known): &((u8, u8), (&mut u8, &mut u8))| {
+            (value ^ *known.1) & mask & *known.0 != 0
+        };
+        if slots.iter().any(contradicts) {
+            return false;
         }
+        for ((mask, value), known) in &mut slots {
+            *known.0 |= *mask;
+            *known.1 |= *value;
+        }
+        true
     }
 
-    fn instructions(self) -> f64 {
-        match self {
-            Self::Eq => 1.0,
-            Self::Masked => 2.0,
-            Self::Range => 3.0,
-            Self::Both => 6.0,
-        }
+    fn windows(&self) -> impl Iterator<Item = Window> {
+        windows(self.mask.iter().copied())
     }
 }
 
@@ -636,62 +511,6 @@ fn lexicographic(
     (0..last)
         .rev()
         .fold(decided, |rest, word| test(b, word, Some(rest)))
-}
-
-/// A stretch of the key that one load reads.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Window {
-    pub(crate) offset: usize,
-    pub(crate) bytes: u8,
-}
-
-impl Window {
-    /// What the load yields for a key, or for the care bits of a key: little-endian.
-    pub(crate) fn read(&self, key: &[u8]) -> u64 {
-        let bytes = &key[self.offset..self.offset + usize::from(self.bytes)];
-        bytes
-            .iter()
-            .rev()
-            .fold(0, |number, &byte| number << 8 | u64::from(byte))
-    }
-
-    /// The largest number that the load can yield.
-    pub(crate) fn max(&self) -> u64 {
-        u64::MAX >> (64 - 8 * u32::from(self.bytes))
-    }
-}
-
-/// Few loads of 8, 4, 2 or 1 bytes, inside the key, that together read every byte whose mask is not 0.
-///
-/// From left to right, the widest load that does not run over the end of the key; near the end a load starts earlier and
-/// reads some bytes again, which costs nothing.
-pub(crate) fn windows(
-    masks: impl ExactSizeIterator<Item = u8> + Clone,
-) -> impl Iterator<Item = Window> {
-    let len = masks.len();
-    let wanted: Vec<usize> = masks
-        .enumerate()
-        .filter(|&(_, mask)| mask != 0)
-        .map(|(i, _)| i)
-        .collect();
-    let mut next = 0;
-    std::iter::from_fn(move || {
-        let &start = wanted.get(next)?;
-        let last = *wanted.iter().take_while(|&&i| i < start + 8).last()?;
-        let need = last - start + 1;
-        let bytes = need.next_power_of_two().min(8);
-        let bytes = if bytes <= len {
-            bytes
-        } else {
-            1 << len.ilog2()
-        };
-        let offset = start.min(len - bytes);
-        next = wanted.partition_point(|&i| i < offset + bytes);
-        Some(Window {
-            offset,
-            bytes: bytes as u8,
-        })
-    })
 }
 
 /// The column of row numbers of a row that holds `capacity` rules, after `columns` other columns.

@@ -16,13 +16,11 @@
 
 use std::collections::HashMap;
 
-use crate::builder::ProgramBuilder;
 use crate::entity::{FieldId, ValueId};
-use crate::field::ByteOrder;
 use crate::key::KeyLayout;
 use crate::program::{BinaryOp, Column, CompareOp, MISS, Program, Table};
 use crate::rule::{Match, prefix_mask};
-use crate::structure::compare::{Window, windows};
+use crate::structure::windows::{Window, windows};
 use crate::structure::{Cost, Input, Refusal, empty};
 
 /// Tries for one pilot before the whole function is given up and begun again with other multipliers.
@@ -165,19 +163,10 @@ impl Hash {
         let mut b = input.program();
         let pilots = b.table(crate::table::flat("pilots", "multiplier", &function.pilots));
         let slots = b.table(self.slots(&function));
-        let load = |b: &mut ProgramBuilder, window: &Window| {
-            let x = b.load_key(window.offset as u16, window.bytes, ByteOrder::Little);
-            let mask = window.read(&self.care);
-            if mask == window.max() {
-                x
-            } else {
-                b.binary_const(BinaryOp::And, x, mask)
-            }
-        };
         let mut known: Vec<ValueId> = Vec::new();
         let mut hash: Option<ValueId> = None;
         for (window, &multiplier) in self.windows.iter().zip(&function.multipliers) {
-            let x = load(&mut b, window);
+            let x = window.emit(&mut b, &self.care);
             known.push(x);
             let product = b.binary_const(BinaryOp::Mul, x, multiplier);
             hash = Some(hash.map_or(product, |hash| b.binary(BinaryOp::Add, hash, product)));
@@ -194,7 +183,7 @@ impl Hash {
             let x = if self.windows.len() <= MAX_KEPT_WINDOWS {
                 known[i]
             } else {
-                load(&mut b, window)
+                window.emit(&mut b, &self.care)
             };
             let wanted = b.load(row, i as u8, None);
             let bits = b.binary(BinaryOp::Xor, x, wanted);

@@ -18,6 +18,8 @@ pub(crate) mod inline;
 pub(crate) mod linear;
 #[cfg(test)]
 mod tests;
+pub(crate) mod windows;
+pub(crate) mod words;
 
 use std::fmt;
 use std::str::FromStr;

@@ -3,7 +3,8 @@
 use quickcheck::{QuickCheck, TestResult};
 
 use super::bits::{self, Aim, COARSE, FINE, Index};
-use super::compare::{Comparison, windows};
+use super::compare::Comparison;
+use super::windows::windows;
 use crate::plan::{Choice, Options, PlanError, plan};
 use crate::{Field, KeyLayout, Match, Overlap, Refusal, Rule, RuleSet, Structure};
 
