@@ -1,0 +1,91 @@
+//! The lookup in vectors of 256 bits.
+
+use std::arch::x86_64::{
+    __m256i, _mm256_and_si256, _mm256_load_si256, _mm256_setzero_si256, _mm256_store_si256,
+    _mm256_testz_si256,
+};
+
+use super::{Block, FieldTable, MISS, Scratch, Tables, by_groups, fill, selected_rows};
+
+#[target_feature(enable = "avx2")]
+pub(super) fn lookup(tables: &Tables, scratch: &mut Scratch, key: &[u8]) -> u32 {
+    let Scratch { from, to } = scratch;
+    let (mut from, mut to) = (from, to);
+    let last = tables.fields.len() - 1;
+    let mut found = 0;
+    for (index, field) in tables.fields.iter().enumerate() {
+        let start = found as usize / 256;
+        found = by_groups!(
+            field,
+            step(field, key, index == 0, index == last, start, from, to)
+        );
+        if found == MISS {
+            break;
+        }
+        std::mem::swap(&mut from, &mut to);
+    }
+    found
+}
+
+/// One field, from block `start` on: the element if it is the `last`, else the lowest piece that it filled into `to`.
+#[target_feature(enable = "avx2")]
+fn step<const GROUPS: usize, const BITS: usize>(
+    field: &FieldTable,
+    key: &[u8],
+    first: bool,
+    last: bool,
+    start: usize,
+    from: &mut [Block],
+    to: &mut [Block],
+) -> u32 {
+    let rows = selected_rows::<GROUPS, BITS>(field, key);
+    let from = &mut from[..field.blocks];
+    let mut found = MISS;
+    for block in start..field.blocks {
+        let mut bits = load(&rows[0][block]);
+        if !first {
+            let filled = load(&from[block]);
+            if _mm256_testz_si256(filled, filled) != 0 {
+                continue;
+            }
+            store(&mut from[block], _mm256_setzero_si256());
+            bits = _mm256_and_si256(bits, filled);
+        }
+        for row in &rows[1..] {
+            bits = _mm256_and_si256(bits, load(&row[block]));
+        }
+        if _mm256_testz_si256(bits, bits) != 0 {
+            continue;
+        }
+        let mut words = Block::default();
+        store(&mut words, bits);
+        for (word, mut bits) in words.0.into_iter().enumerate() {
+            while bits != 0 {
+                let piece = block * 256 + word * 64 + bits.trailing_zeros() as usize;
+                let mapping = field.mapping[piece];
+                if last {
+                    if !first {
+                        from[block..].fill(Block::default());
+                    }
+                    return mapping.first;
+                }
+                fill(to, mapping);
+                found = found.min(mapping.first);
+                bits &= bits - 1;
+            }
+        }
+    }
+    found
+}
+
+#[target_feature(enable = "avx2")]
+fn load(block: &Block) -> __m256i {
+    // SAFETY: a block is 32 bytes, aligned to 32.
+    unsafe { _mm256_load_si256(std::ptr::from_ref(block).cast()) }
+}
+
+#[target_feature(enable = "avx2")]
+fn store(block: &mut Block, bits: __m256i) {
+    // SAFETY: a block is 32 bytes, aligned to 32, and borrowed mutably.
+    unsafe { _mm256_store_si256(std::ptr::from_mut(block).cast(), bits) }
+}
