@@ -2,6 +2,7 @@
 //! retpoline, as kernels call through pointers that nobody may speculate on.
 
 use std::arch::{asm, naked_asm};
+use std::error::Error;
 use std::hint::black_box;
 
 use pktjit::LookupFn;
@@ -9,8 +10,12 @@ use pktjit::LookupFn;
 use crate::measure::{Mode, in_turns};
 use crate::peer::Peer;
 use crate::suite::{Contender, Done, Place, Settings};
-use crate::workload::{Keys, Traffic};
+use crate::workload::{Keys, Row, Traffic};
 
+/// The only row of the suite.
+pub const ROW: Row = Row::new("call", 0, &[], 0);
+
+/// Bytes of a key.
 const KEY: usize = 4;
 
 /// The body.
@@ -87,7 +92,7 @@ way!(Retpoline(LookupFn), "retpoline", |way, key| unsafe {
 ///
 /// # Errors
 /// A wrong answer.
-pub fn run(settings: &Settings, done: Done<'_>) -> Result<(), String> {
+pub fn run(row: &Row, settings: &Settings, done: Done<'_>) -> Result<(), Box<dyn Error>> {
     let expected: Vec<u32> = (0..settings.keys as u32).collect();
     let keys = Keys {
         bytes: expected.iter().flat_map(|n| n.to_ne_bytes()).collect(),
@@ -113,8 +118,8 @@ pub fn run(settings: &Settings, done: Done<'_>) -> Result<(), String> {
         drop(ways);
         let place = Place {
             suite: settings.suite,
-            row: "call",
-            rules: 0,
+            row: row.name,
+            rules: row.rules,
             traffic: Traffic::Hits,
             mode,
         };

@@ -5,16 +5,16 @@ use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::str::FromStr;
 
 use clap::{Args, Parser, Subcommand};
 use indicatif::{ProgressBar, ProgressStyle};
-use pktjit::{EngineKind, Structure};
-use pktjit_bench::measure::Effort;
-use pktjit_bench::record::Record;
-use pktjit_bench::suite::{Settings, floor, selftest};
-use pktjit_bench::workload::{KEYS, ROWS, Row};
 #[cfg(target_arch = "x86_64")]
 use pktjit_bench::dispatch;
+use pktjit_bench::measure::Effort;
+use pktjit_bench::record::Record;
+use pktjit_bench::suite::{Done, Settings, floor, selftest};
+use pktjit_bench::workload::{KEYS, ROWS, Row};
 use pktjit_bench::{plot, report, scaling};
 
 /// Measures pktjit and its peers in turns, and checks every answer
@@ -49,8 +49,8 @@ enum Suite {
 #[derive(Args)]
 struct Run {
     /// Rows, as ROW or ROW:RULES; all unless given
-    #[arg(long, value_delimiter = ',', value_parser = Row::parse)]
-    rows: Vec<std::vec::Vec<Row>>,
+    #[arg(long, value_delimiter = ',')]
+    rows: Vec<String>,
     /// Engines to take; the best unless given
     #[arg(long = "engine", value_name = "ENGINE")]
     engines: Vec<String>,
@@ -78,75 +78,52 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(suite: &Suite) -> Result<(), Box<dyn Error>> {
-    let (name, run) = match suite {
-        Suite::Selftest(run) => ("selftest", run),
-        Suite::SelftestFirst(run) => ("selftest-first", run),
-        Suite::Scaling(run) => ("scaling", run),
-        Suite::Floor(run) => ("floor", run),
-        #[cfg(target_arch = "x86_64")]
-        Suite::Dispatch(run) => ("dispatch", run),
-        Suite::Report { files } => {
-            let mut records = Vec::new();
-            for file in files {
-                for line in fs::read_to_string(file)?.lines() {
-                    records.push(serde_json::from_str(line)?);
-                }
-            }
-            return Ok(write!(io::stdout(), "{}", report::page(&records))?);
-        }
-    };
-    let settings = run.settings(name)?;
-    let command: Vec<String> = std::env::args().collect();
-    writeln!(io::stdout(), "Machine: {}", report::machine())?;
-    writeln!(io::stdout(), "Command: {}", command.join(" "))?;
-    if cfg!(debug_assertions) {
-        writeln!(
-            io::stdout(),
-            "This is a debug build: its figures mean nothing."
-        )?;
-    }
-    // A file that cannot be written shall fail before the work, not after it.
-    let mut json = run
-        .json
-        .as_ref()
-        .map(File::create)
-        .transpose()?
-        .map(BufWriter::new);
+/// Runs a suite for one row.
+type RunRow = fn(&Row, &Settings, Done<'_>) -> Result<(), Box<dyn Error>>;
 
-    let bar = ProgressBar::new(settings.rows.len() as u64).with_style(
-        ProgressStyle::with_template("{bar:30} {pos}/{len} {elapsed} {msg}")?,
-    );
-    let mut records: Vec<Record> = Vec::new();
-    if name == "dispatch" {
-        dispatch::run(&settings, &mut |record| records.push(record))?;
-        writeln!(io::stdout(), "\n{}", report::tables(&records))?;
-    } else {
-        for row in &settings.rows {
-            let mut here = Vec::new();
-            let mut done = |record: Record| {
-                bar.set_message(format!("{} {} {}", record.row, record.traffic, record.mode));
-                here.push(record);
-            };
-            match name {
-                "scaling" => scaling::run(row, &settings, &mut done)?,
-                "floor" => floor(row, &settings, &mut done)?,
-                _ => selftest(row, &settings, &mut done)?,
-            }
-            let table = report::row_table(&here.iter().collect::<Vec<_>>());
-            bar.suspend(|| writeln!(io::stdout(), "\n{table}"))?;
-            bar.inc(1);
-            records.extend(here);
-        }
-        bar.finish_and_clear();
-        writeln!(io::stdout(), "{}", report::summary(&records))?;
+fn run(suite: &Suite) -> Result<(), Box<dyn Error>> {
+    let (name, run_row, run): (_, RunRow, _) = match suite {
+        Suite::Selftest(run) => ("selftest", selftest, run),
+        Suite::SelftestFirst(run) => ("selftest-first", selftest, run),
+        Suite::Scaling(run) => ("scaling", scaling::run, run),
+        Suite::Floor(run) => ("floor", floor, run),
+        #[cfg(target_arch = "x86_64")]
+        Suite::Dispatch(run) => ("dispatch", dispatch::run, run),
+        Suite::Report { files } => return print_report(files),
+    };
+    let (rows, settings) = run.settings(name)?;
+    // A file that cannot be written shall fail before the work, not after it.
+    let json = run.json.as_ref().map(File::create).transpose()?;
+
+    let command: Vec<String> = std::env::args().collect();
+    let mut out = io::stdout();
+    writeln!(out, "Machine: {}", report::machine())?;
+    writeln!(out, "Command: {}", command.join(" "))?;
+    if cfg!(debug_assertions) {
+        writeln!(out, "This is a debug build: its figures mean nothing.")?;
     }
-    if let Some(json) = &mut json {
+    let style = ProgressStyle::with_template("{bar:30} {pos}/{len} {elapsed} {msg}")?;
+    let bar = ProgressBar::new(rows.len() as u64).with_style(style);
+    let mut records: Vec<Record> = Vec::new();
+    for row in &rows {
+        let first = records.len();
+        run_row(row, &settings, &mut |record| {
+            bar.set_message(format!("{} {} {}", record.row, record.traffic, record.mode));
+            records.push(record);
+        })?;
+        let table = report::tables(&records[first..]);
+        bar.suspend(|| writeln!(out, "\n{table}"))?;
+        bar.inc(1);
+    }
+    bar.finish_and_clear();
+    writeln!(out, "{}", report::summary(&records))?;
+    if let Some(file) = json {
+        let mut file = BufWriter::new(file);
         for record in &records {
-            serde_json::to_writer(&mut *json, record)?;
-            writeln!(json)?;
+            serde_json::to_writer(&mut file, record)?;
+            writeln!(file)?;
         }
-        json.flush()?;
+        file.flush()?;
     }
     if let Some(path) = &run.plot {
         plot::draw(&records, path)?;
@@ -154,42 +131,56 @@ fn run(suite: &Suite) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
+fn print_report(files: &[PathBuf]) -> Result<(), Box<dyn Error>> {
+    let mut records = Vec::new();
+    for file in files {
+        for line in fs::read_to_string(file)?.lines() {
+            records.push(serde_json::from_str(line)?);
+        }
+    }
+    write!(io::stdout(), "{}", report::page(&records))?;
+    Ok(())
+}
+
 impl Run {
-    fn settings(&self, suite: &'static str) -> Result<Settings, Box<dyn Error>> {
-        let mut rows = self.rows.concat();
+    fn settings(&self, suite: &'static str) -> Result<(Vec<Row>, Settings), Box<dyn Error>> {
+        let mut rows = Vec::new();
+        for name in &self.rows {
+            rows.extend(Row::parse(name)?);
+        }
+        #[cfg(target_arch = "x86_64")]
+        if suite == "dispatch" {
+            if !rows.is_empty() {
+                return Err("suite `dispatch` has no rows to choose from".into());
+            }
+            rows.push(dispatch::ROW);
+        }
         if rows.is_empty() {
-            rows = ROWS.to_vec();
+            rows.extend(ROWS);
         }
-        let (mut engines, mut structures) = (Vec::new(), Vec::new());
-        for name in &self.engines {
-            engines.push(match &**name {
-                "auto" => None,
-                name => Some(name.parse::<EngineKind>()?),
-            });
-        }
-        for name in &self.structures {
-            structures.push(match &**name {
-                "auto" => None,
-                name => Some(name.parse::<Structure>()?),
-            });
-        }
-        if engines.is_empty() {
-            engines.push(None);
-        }
-        if structures.is_empty() {
-            structures.push(None);
-        }
-        Ok(Settings {
+        let settings = Settings {
             suite,
-            rows,
-            engines,
-            structures,
+            engines: choices(&self.engines)?,
+            structures: choices(&self.structures)?,
             effort: if self.quick {
                 Effort::QUICK
             } else {
                 Effort::FULL
             },
             keys: KEYS,
-        })
+        };
+        Ok((rows, settings))
     }
+}
+
+/// What the names mean, `None` for `auto`, which is also meant where there are no names.
+fn choices<T: FromStr>(names: &[String]) -> Result<Vec<Option<T>>, T::Err> {
+    if names.is_empty() {
+        return Ok(vec![None]);
+    }
+    let choice = |name: &String| match &**name {
+        "auto" => Ok(None),
+        name => name.parse().map(Some),
+    };
+    names.iter().map(choice).collect()
 }

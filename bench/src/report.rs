@@ -27,8 +27,7 @@ pub fn machine() -> String {
 }
 
 /// One table for the results of one row of a suite: a line for each traffic and mode, a column for each contender.
-#[must_use]
-pub fn row_table(records: &[&Record]) -> String {
+fn row_table(records: &[&Record]) -> String {
     let mut text = String::new();
     let Some(first) = records.first() else {
         return text;
@@ -74,33 +73,38 @@ pub fn row_table(records: &[&Record]) -> String {
     text
 }
 
-/// How many times as long as pktjit each peer takes, over all rows of one suite.
+/// How many times as long as pktjit each peer takes: the geometric mean over all rows of one suite, and the least.
 #[must_use]
 pub fn summary(records: &[Record]) -> String {
-    let mut text = String::new();
     let all: Vec<&Record> = records.iter().collect();
-    let peers = distinct(&all, |record| &*record.what);
-    let lines = distinct(&all, |record| (&*record.traffic, &*record.mode));
-    for peer in peers.iter().filter(|peer| !peer.starts_with("pktjit")) {
-        for (traffic, mode) in &lines {
+    let mut peers = distinct(&all, |record| &*record.what);
+    if !peers
+        .first()
+        .is_some_and(|first| first.starts_with("pktjit"))
+    {
+        return String::new();
+    }
+    peers.retain(|peer| !peer.starts_with("pktjit"));
+    let mut text = format!(
+        "### All rows: times as long as pktjit, mean and least\n\n| | {} |\n| --- |{}\n",
+        peers.join(" | "),
+        " --- |".repeat(peers.len()),
+    );
+    for (traffic, mode) in distinct(&all, |record| (&*record.traffic, &*record.mode)) {
+        let _ = write!(text, "| {traffic}, {mode} |");
+        for peer in &peers {
             let ratios = ratios(&all, peer, traffic, mode);
             let Some((row, least)) = ratios.iter().min_by(|a, b| a.1.total_cmp(&b.1)) else {
+                let _ = write!(text, " |");
                 continue;
             };
             let logs: f64 = ratios.iter().map(|(_, ratio)| ratio.ln()).sum();
             let mean = (logs / ratios.len() as f64).exp();
-            let _ = writeln!(
-                text,
-                "| {peer} | {traffic}, {mode} | {mean:.1}x | {least:.1}x ({row}) |"
-            );
+            let _ = write!(text, " {mean:.1}x, {least:.1}x ({row}) |");
         }
+        text.push('\n');
     }
-    if text.is_empty() {
-        return text;
-    }
-    format!(
-        "### Times as long as pktjit\n\n| peer | traffic, mode | geometric mean | least |\n| --- | --- | --- | --- |\n{text}"
-    )
+    text
 }
 
 /// For each row, how many times as long as the first contender `peer` takes.
@@ -137,11 +141,12 @@ pub fn page(records: &[Record]) -> String {
             .cloned()
             .collect();
         text.push_str(&tables(&records));
+        let _ = write!(text, "\n{}", summary(&records));
     }
     text
 }
 
-/// The tables of one suite.
+/// The tables of one suite, one for each row.
 #[must_use]
 pub fn tables(records: &[Record]) -> String {
     let all: Vec<&Record> = records.iter().collect();
@@ -152,10 +157,7 @@ pub fn tables(records: &[Record]) -> String {
             .filter(|record| (&*record.row, record.rules) == place);
         row_table(&here.copied().collect::<Vec<_>>())
     });
-    let mut tables: Vec<String> = tables.collect();
-    tables.push(summary(records));
-    tables.retain(|table| !table.is_empty());
-    tables.join("\n")
+    tables.collect::<Vec<String>>().join("\n")
 }
 
 /// The name of a contender's column.
@@ -187,6 +189,6 @@ mean difference to the first contender (for the first, of its own mean). In brac
 the call through the function pointer, `pktjit-lookup` the safe call. `pipapo` is the structure of Linux, generic, of our own
 writing; `rbtree` a B-tree on the first field alone; `hash` a hash map of exact keys, which knows no ranges. `single` is one
 key a call, `batch` 32 keys a call, `latency` a chain in which each key waits for the answer before it. `same` is one key, `hits`
-are random keys inside elements, `misses` are the same but every other key hits nothing. Every answer was compared with the expected one.
+are random keys inside elements, `misses` the same but for one half that hits nothing. Every answer was compared with the expected one.
 
 ";

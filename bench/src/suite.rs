@@ -19,8 +19,6 @@ pub type Done<'a> = &'a mut dyn FnMut(Record);
 pub struct Settings {
     /// The name of the suite in results.
     pub suite: &'static str,
-    /// The rows.
-    pub rows: Vec<Row>,
     /// Engines to force, `None` for the best.
     pub engines: Vec<Option<EngineKind>>,
     /// Structures to force, `None` for the planner's choice.

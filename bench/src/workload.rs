@@ -15,8 +15,9 @@ pub const KEYS: usize = 8192;
 /// A port wraps around after so many numbers.
 const PORTS: u32 = 65_534;
 
+/// What a field is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
+pub(crate) enum Kind {
     Net,
     Net6,
     Port,
@@ -75,7 +76,12 @@ pub const ROWS: [Row; 8] = [
 ];
 
 impl Row {
-    const fn new(name: &'static str, rules: u32, fields: &'static [Kind], first: u32) -> Self {
+    pub(crate) const fn new(
+        name: &'static str,
+        rules: u32,
+        fields: &'static [Kind],
+        first: u32,
+    ) -> Self {
         Self {
             name,
             rules,
@@ -123,7 +129,7 @@ pub enum Traffic {
     Same,
     /// Keys inside random elements.
     Hits,
-    /// Every other key hits nothing: each of its fields is from another element.
+    /// Half of the keys hit nothing: each of their fields is from another element.
     Misses,
 }
 
@@ -257,11 +263,14 @@ impl Set {
             exact: keys,
         };
         let last = self.numbers.len() - 1;
-        for i in 0..count {
+        for _ in 0..count {
             let hit = match traffic {
                 Traffic::Same => Key::inside(last),
                 Traffic::Hits => Key::inside(random.below(self.numbers.len())),
-                Traffic::Misses if i % 2 == 0 => Key::inside(random.below(self.numbers.len())),
+                // By chance, so that no branch predictor learns whose turn it is.
+                Traffic::Misses if random.below(2) == 0 => {
+                    Key::inside(random.below(self.numbers.len()))
+                }
                 Traffic::Misses => self.miss(&mut random),
             };
             let upper = if traffic == Traffic::Same { 1 } else { 2 };

@@ -33,7 +33,6 @@ fn small(row: &Row) -> Row {
 fn settings(suite: &'static str) -> Settings {
     Settings {
         suite,
-        rows: Vec::new(),
         engines: vec![None],
         structures: vec![None],
         effort: Effort {
@@ -75,13 +74,13 @@ fn traffic_hits_and_misses_as_its_name_says() {
         for first_field_only in [false, true] {
             let set = Set::new(&row, first_field_only).unwrap();
             for (traffic, misses) in [
-                (Traffic::Same, 0),
-                (Traffic::Hits, 0),
-                (Traffic::Misses, 128),
+                (Traffic::Same, 0..=0),
+                (Traffic::Hits, 0..=0),
+                (Traffic::Misses, 96..=160),
             ] {
                 let keys = set.send(traffic, 256).ranges;
                 let found = keys.expected.iter().filter(|&&hit| hit == pktjit::MISS);
-                assert_eq!(found.count(), misses, "{} {traffic:?}", row.name);
+                assert!(misses.contains(&found.count()), "{} {traffic:?}", row.name);
             }
         }
     }
@@ -142,7 +141,10 @@ fn results_have_exactly_the_fixed_fields_in_every_suite() {
         records.push(record)
     })
     .unwrap();
-    dispatch::run(&settings("dispatch"), &mut |record| records.push(record)).unwrap();
+    dispatch::run(&dispatch::ROW, &settings("dispatch"), &mut |record| {
+        records.push(record)
+    })
+    .unwrap();
     for record in &records {
         let line = serde_json::to_string(record).unwrap();
         let places: Vec<usize> = FIELDS

@@ -1,8 +1,8 @@
 //! The lookup in vectors of 256 bits.
 
 use std::arch::x86_64::{
-    __m256i, _mm256_and_si256, _mm256_load_si256, _mm256_setzero_si256, _mm256_store_si256,
-    _mm256_testz_si256,
+    __m256i, _mm256_and_si256, _mm256_castsi256_pd, _mm256_cmpeq_epi64, _mm256_load_si256,
+    _mm256_movemask_pd, _mm256_setzero_si256, _mm256_store_si256, _mm256_testz_si256,
 };
 
 use super::{Block, FieldTable, MISS, Scratch, Tables, by_groups, fill, selected_rows};
@@ -59,7 +59,12 @@ fn step<const GROUPS: usize, const BITS: usize>(
         }
         let mut words = Block::default();
         store(&mut words, bits);
-        for (word, mut bits) in words.0.into_iter().enumerate() {
+        let zero = _mm256_cmpeq_epi64(bits, _mm256_setzero_si256());
+        // One bit for each word that is not zero: mostly there is one, and asking each word would be mispredicted.
+        let mut words_left = !_mm256_movemask_pd(_mm256_castsi256_pd(zero)) as u32 & 0xf;
+        while words_left != 0 {
+            let word = words_left.trailing_zeros() as usize;
+            let mut bits = words.0[word];
             while bits != 0 {
                 let piece = block * 256 + word * 64 + bits.trailing_zeros() as usize;
                 let mapping = field.mapping[piece];
@@ -73,6 +78,7 @@ fn step<const GROUPS: usize, const BITS: usize>(
                 found = found.min(mapping.first);
                 bits &= bits - 1;
             }
+            words_left &= words_left - 1;
         }
     }
     found
