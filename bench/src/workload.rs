@@ -90,6 +90,12 @@ impl Row {
         }
     }
 
+    /// The same row with another number of rules.
+    #[must_use]
+    pub const fn with_rules(self, rules: u32) -> Self {
+        Self { rules, ..self }
+    }
+
     /// The rows that `NAME` or `NAME:RULES` means; with a number, any size that the elements of the row allow.
     ///
     /// # Errors
@@ -108,7 +114,7 @@ impl Row {
             let max = first.max_rules();
             let rules = rules.parse().ok().filter(|rules| (1..=max).contains(rules));
             let rules = rules.ok_or_else(|| format!("row `{name}` takes 1 to {max} rules"))?;
-            rows = vec![Self { rules, ..first }];
+            rows = vec![first.with_rules(rules)];
         }
         Ok(rows)
     }

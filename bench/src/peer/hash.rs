@@ -4,17 +4,34 @@
 
 use std::hash::{Hash, Hasher};
 
-use hashbrown::HashMap;
+use hashbrown::{Equivalent, HashMap};
 use pktjit::MISS;
 
 use super::Peer;
 use crate::workload::{Keys, Sent};
 
-/// A key of `N` bytes, hashed in words.
-#[derive(Clone, Copy, PartialEq, Eq)]
-struct Key<const N: usize>([u8; N]);
+/// A key of `N` bytes in the map.
+#[derive(PartialEq, Eq)]
+struct Stored<const N: usize>([u8; N]);
 
-impl<const N: usize> Hash for Key<N> {
+/// A key of `N` bytes that is asked for, where it lies: a copy would be read before it is written.
+struct Asked<'a, const N: usize>(&'a [u8; N]);
+
+impl<const N: usize> Equivalent<Stored<N>> for Asked<'_, N> {
+    #[inline]
+    fn equivalent(&self, stored: &Stored<N>) -> bool {
+        *self.0 == stored.0
+    }
+}
+
+impl<const N: usize> Hash for Stored<N> {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        Asked(&self.0).hash(state);
+    }
+}
+
+/// Word by word.
+impl<const N: usize> Hash for Asked<'_, N> {
     #[inline]
     fn hash<H: Hasher>(&self, state: &mut H) {
         let (words, rest) = self.0.as_chunks();
@@ -29,7 +46,7 @@ impl<const N: usize> Hash for Key<N> {
 
 /// A hash map from keys of `N` bytes, a multiple of 4, to elements.
 pub struct ExactHash<const N: usize> {
-    map: HashMap<Key<N>, u32>,
+    map: HashMap<Stored<N>, u32>,
 }
 
 impl<const N: usize> ExactHash<N> {
@@ -39,7 +56,7 @@ impl<const N: usize> ExactHash<N> {
         const { assert!(N.is_multiple_of(4), "registers are of 4 bytes") }
         let keys = keys.into_iter().filter_map(|key| key.try_into().ok());
         Self {
-            map: keys.map(Key).zip(0..).collect(),
+            map: keys.map(Stored).zip(0..).collect(),
         }
     }
 }
@@ -54,7 +71,7 @@ impl<const N: usize> Peer for ExactHash<N> {
         let Some(key) = key.first_chunk() else {
             return MISS;
         };
-        self.map.get(&Key(*key)).copied().unwrap_or(MISS)
+        self.map.get(&Asked(key)).copied().unwrap_or(MISS)
     }
 
     fn bytes(&self) -> usize {

@@ -2,7 +2,8 @@
 
 use std::arch::x86_64::{
     __m256i, _mm256_and_si256, _mm256_castsi256_pd, _mm256_cmpeq_epi64, _mm256_load_si256,
-    _mm256_movemask_pd, _mm256_setzero_si256, _mm256_store_si256, _mm256_testz_si256,
+    _mm256_movemask_pd, _mm256_set1_epi8, _mm256_setzero_si256, _mm256_store_si256,
+    _mm256_testz_si256,
 };
 
 use super::{Block, FieldTable, MISS, Scratch, Tables, by_groups, fill, selected_rows};
@@ -39,21 +40,29 @@ fn step<const GROUPS: usize, const BITS: usize>(
     to: &mut [Block],
 ) -> u32 {
     let rows = selected_rows::<GROUPS, BITS>(field, key);
+    debug_assert_eq!(field.rows.len(), (GROUPS << BITS) * field.blocks);
+    let row_block = |row: usize, block: usize| {
+        // SAFETY: `block` is below `field.blocks`, and there are so many for each value of each group.
+        load(unsafe { field.rows.get_unchecked(row + block) })
+    };
     let from = &mut from[..field.blocks];
     let mut found = MISS;
     for block in start..field.blocks {
-        let mut bits = load(&rows[0][block]);
+        let mut filled = _mm256_set1_epi8(-1);
         if !first {
-            let filled = load(&from[block]);
+            filled = load(&from[block]);
             if _mm256_testz_si256(filled, filled) != 0 {
                 continue;
             }
             store(&mut from[block], _mm256_setzero_si256());
-            bits = _mm256_and_si256(bits, filled);
         }
-        for row in &rows[1..] {
-            bits = _mm256_and_si256(bits, load(&row[block]));
+        // Two chains: one would be as long as there are groups.
+        let mut halves = [filled, row_block(rows[0], block)];
+        for (group, &row) in rows.iter().enumerate().skip(1) {
+            let half = &mut halves[group % 2];
+            *half = _mm256_and_si256(*half, row_block(row, block));
         }
+        let bits = _mm256_and_si256(halves[0], halves[1]);
         if _mm256_testz_si256(bits, bits) != 0 {
             continue;
         }
@@ -70,7 +79,10 @@ fn step<const GROUPS: usize, const BITS: usize>(
                 let mapping = field.mapping[piece];
                 if last {
                     if !first {
-                        from[block..].fill(Block::default());
+                        // This block is clear already.
+                        for rest in &mut from[block + 1..] {
+                            store(rest, _mm256_setzero_si256());
+                        }
                     }
                     return mapping.first;
                 }
@@ -84,12 +96,14 @@ fn step<const GROUPS: usize, const BITS: usize>(
     found
 }
 
+#[inline]
 #[target_feature(enable = "avx2")]
 fn load(block: &Block) -> __m256i {
     // SAFETY: a block is 32 bytes, aligned to 32.
     unsafe { _mm256_load_si256(std::ptr::from_ref(block).cast()) }
 }
 
+#[inline]
 #[target_feature(enable = "avx2")]
 fn store(block: &mut Block, bits: __m256i) {
     // SAFETY: a block is 32 bytes, aligned to 32, and borrowed mutably.

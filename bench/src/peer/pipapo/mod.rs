@@ -107,12 +107,12 @@ macro_rules! by_groups {
 }
 use by_groups;
 
-/// The row of each group that `key` selects.
+/// Where the row of each group that `key` selects starts, in blocks.
 #[inline(always)]
-fn selected_rows<'a, const GROUPS: usize, const BITS: usize>(
-    field: &'a FieldTable,
+fn selected_rows<const GROUPS: usize, const BITS: usize>(
+    field: &FieldTable,
     key: &[u8],
-) -> [&'a [Block]; GROUPS] {
+) -> [usize; GROUPS] {
     let bytes = &key[field.offset..][..GROUPS * BITS / 8];
     std::array::from_fn(|group| {
         let value = match (BITS, group % 2) {
@@ -120,8 +120,7 @@ fn selected_rows<'a, const GROUPS: usize, const BITS: usize>(
             (_, 0) => bytes[group / 2] >> 4,
             _ => bytes[group / 2] & 15,
         };
-        let row = (group << BITS) + usize::from(value);
-        &field.rows[row * field.blocks..][..field.blocks]
+        ((group << BITS) + usize::from(value)) * field.blocks
     })
 }
 

@@ -31,7 +31,8 @@ fn step<const GROUPS: usize, const BITS: usize>(
     from: &mut [Block],
     to: &mut [Block],
 ) -> u32 {
-    let rows = selected_rows::<GROUPS, BITS>(field, key);
+    let rows =
+        selected_rows::<GROUPS, BITS>(field, key).map(|row| &field.rows[row..][..field.blocks]);
     let from = &mut from[..field.blocks];
     let mut found = MISS;
     for block in start..field.blocks {
