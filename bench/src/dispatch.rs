@@ -77,15 +77,17 @@ way!(Inline, "inline", |_, key| {
     };
     value
 });
-// SAFETY: `key` has 4 readable bytes.
-way!(Direct, "direct", |_, key| unsafe { load(key) });
-// SAFETY: `key` has 4 readable bytes; the function is `load`.
-way!(Pointer(LookupFn), "pointer", |way, key| unsafe {
-    (way.0)(key)
+way!(Direct, "direct", |_, key| {
+    // SAFETY: `key` has 4 readable bytes.
+    unsafe { load(key) }
 });
-// SAFETY: `key` has 4 readable bytes; the function is `load`.
-way!(Retpoline(LookupFn), "retpoline", |way, key| unsafe {
-    retpoline(key, way.0)
+way!(Pointer(LookupFn), "pointer", |way, key| {
+    // SAFETY: `key` has 4 readable bytes; the function is `load`.
+    unsafe { (way.0)(key) }
+});
+way!(Retpoline(LookupFn), "retpoline", |way, key| {
+    // SAFETY: `key` has 4 readable bytes; the function is `load`.
+    unsafe { retpoline(key, way.0) }
 });
 
 /// Runs the suite.

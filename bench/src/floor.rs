@@ -75,9 +75,15 @@ impl Peer for Floor {
         for line in 0..chained {
             place += self.table[place + line].0[0] as usize;
         }
-        self.table[place + chained..place + self.lines]
-            .iter()
-            .fold(word, |sum, line| sum ^ line.0[0])
+        let rest = &self.table[place + chained..place + self.lines];
+        word ^ match rest.len() {
+            0 => 0,
+            1 => touch::<1>(rest),
+            2 => touch::<2>(rest),
+            3 => touch::<3>(rest),
+            4 => touch::<4>(rest),
+            _ => rest.iter().fold(0, |sum, line| sum ^ line.0[0]),
+        }
     }
 
     fn bytes(&self) -> usize {
@@ -87,4 +93,11 @@ impl Peer for Floor {
     fn is_checked(&self) -> bool {
         false
     }
+}
+
+/// Reads a word of each of the first `N` lines, without a loop.
+#[inline(always)]
+fn touch<const N: usize>(lines: &[Line]) -> u32 {
+    let lines = lines.first_chunk::<N>();
+    lines.map_or(0, |lines| lines.iter().fold(0, |sum, line| sum ^ line.0[0]))
 }

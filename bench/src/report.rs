@@ -32,7 +32,7 @@ fn row_table(records: &[&Record]) -> String {
     let Some(first) = records.first() else {
         return text;
     };
-    let columns = distinct(records, |record| column(record));
+    let columns = distinct(records, column);
     let lines = distinct(records, |record| (&*record.traffic, &*record.mode));
     let _ = writeln!(text, "### {}, {} rules\n", first.row, first.rules);
     let _ = writeln!(text, "| ns a lookup | {} |", columns.join(" | "));
