@@ -70,7 +70,7 @@ impl Peer for Floor {
         } else {
             word.wrapping_mul(0x9e37_79b1)
         };
-        let mut place = (u64::from(scattered) * places as u64 >> 32) as usize;
+        let mut place = ((u64::from(scattered) * places as u64) >> 32) as usize;
         let chained = self.depth.saturating_sub(1).min(self.lines);
         for line in 0..chained {
             place += self.table[place + line].0[0] as usize;
