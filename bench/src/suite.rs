@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use pktjit::{Classifier, EngineKind, RuleSet, Structure};
 
-use crate::floor::Floor;
+use crate::floor::contender;
 use crate::measure::{Effort, Estimate, Mode, Timed, in_turns};
 use crate::peer::{ExactHash, FirstFieldTree, Peer, Pipapo, RawCall, SafeCall};
 use crate::record::Record;
@@ -218,9 +218,8 @@ pub fn selftest(row: &Row, settings: &Settings, done: Done<'_>) -> Result<(), Bo
 pub fn floor(row: &Row, settings: &Settings, done: Done<'_>) -> Result<(), Box<dyn Error>> {
     let set = Set::new(row, false)?;
     for compiled in compile_all(&set.rules, settings)? {
-        let floor = Floor::new(&set.rules, compiled.classifier.structure())?;
         let mut contenders = calls(std::slice::from_ref(&compiled));
-        contenders.push(Contender::build(|| floor));
+        contenders.push(contender(&set.rules, compiled.classifier.structure())?);
         run_row(&mut contenders, &set, row, settings, done)?;
     }
     Ok(())
