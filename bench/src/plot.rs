@@ -9,7 +9,7 @@ use crate::record::Record;
 
 const SIZE: (u32, u32) = (1200, 600);
 
-/// Draws the results for random hits, single lookups, into the SVG file `path`; those of all traffic where there are none.
+/// Draws the results for random hits, single lookups, into the SVG file `path`.
 ///
 /// # Errors
 /// Where the file cannot be written.
