@@ -1,0 +1,186 @@
+//! The command line of the benchmarks.
+
+use std::error::Error;
+use std::fs::{self, File};
+use std::io::{self, BufWriter, Write};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::str::FromStr;
+
+use clap::{Args, Parser, Subcommand};
+use indicatif::{ProgressBar, ProgressStyle};
+#[cfg(target_arch = "x86_64")]
+use pktjit_bench::dispatch;
+use pktjit_bench::measure::Effort;
+use pktjit_bench::record::Record;
+use pktjit_bench::suite::{Done, Settings, floor, selftest};
+use pktjit_bench::workload::{KEYS, ROWS, Row};
+use pktjit_bench::{plot, report, scaling};
+
+/// Measures pktjit and its peers in turns, and checks every answer
+#[derive(Parser)]
+#[command(name = "pktjit-bench")]
+struct Cli {
+    #[command(subcommand)]
+    suite: Suite,
+}
+
+#[derive(Subcommand)]
+enum Suite {
+    /// The rows of the kernel's own measurements
+    Selftest(Run),
+    /// Their first fields alone
+    SelftestFirst(Run),
+    /// One thread and two, beside a loop that only computes
+    Scaling(Run),
+    /// Beside a loop that only touches the lines which the lookup must read
+    Floor(Run),
+    /// Inline, direct, through a pointer, through a retpoline
+    #[cfg(target_arch = "x86_64")]
+    Dispatch(Run),
+    /// Prints results as the page docs/performance.md
+    Report {
+        /// Files that --json wrote
+        #[arg(required = true)]
+        files: Vec<PathBuf>,
+    },
+}
+
+#[derive(Args)]
+struct Run {
+    /// Rows, as ROW or ROW:RULES; all unless given
+    #[arg(long, value_delimiter = ',')]
+    rows: Vec<String>,
+    /// Engines to take; the best unless given
+    #[arg(long = "engine", value_name = "ENGINE")]
+    engines: Vec<String>,
+    /// Structures to take; the planner's choice unless given
+    #[arg(long = "structure", value_name = "STRUCTURE")]
+    structures: Vec<String>,
+    /// Less than two minutes
+    #[arg(long)]
+    quick: bool,
+    /// Writes the results, one object a line
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// Draws random hits, single lookups
+    #[arg(long, value_name = "FILE.svg")]
+    plot: Option<PathBuf>,
+}
+
+fn main() -> ExitCode {
+    match run(&Cli::parse().suite) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            let _ = writeln!(io::stderr(), "error: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Runs a suite for one row.
+type RunRow = fn(&Row, &Settings, Done<'_>) -> Result<(), Box<dyn Error>>;
+
+fn run(suite: &Suite) -> Result<(), Box<dyn Error>> {
+    let (name, run_row, run): (_, RunRow, _) = match suite {
+        Suite::Selftest(run) => ("selftest", selftest, run),
+        Suite::SelftestFirst(run) => ("selftest-first", selftest, run),
+        Suite::Scaling(run) => ("scaling", scaling::run, run),
+        Suite::Floor(run) => ("floor", floor, run),
+        #[cfg(target_arch = "x86_64")]
+        Suite::Dispatch(run) => ("dispatch", dispatch::run, run),
+        Suite::Report { files } => return print_report(files),
+    };
+    let (rows, settings) = run.settings(name)?;
+    // A file that cannot be written shall fail before the work, not after it.
+    let json = run.json.as_ref().map(File::create).transpose()?;
+
+    let command: Vec<String> = std::env::args().collect();
+    let mut out = io::stdout();
+    writeln!(out, "Machine: {}", report::machine())?;
+    writeln!(out, "Command: {}", command.join(" "))?;
+    if cfg!(debug_assertions) {
+        writeln!(out, "This is a debug build: its figures mean nothing.")?;
+    }
+    let style = ProgressStyle::with_template("{bar:30} {pos}/{len} {elapsed} {msg}")?;
+    let bar = ProgressBar::new(rows.len() as u64).with_style(style);
+    let mut records: Vec<Record> = Vec::new();
+    for row in &rows {
+        let first = records.len();
+        run_row(row, &settings, &mut |record| {
+            bar.set_message(format!("{} {} {}", record.row, record.traffic, record.mode));
+            records.push(record);
+        })?;
+        let table = report::tables(&records[first..]);
+        bar.suspend(|| writeln!(out, "\n{table}"))?;
+        bar.inc(1);
+    }
+    bar.finish_and_clear();
+    writeln!(out, "{}", report::summary(&records))?;
+    if let Some(file) = json {
+        let mut file = BufWriter::new(file);
+        for record in &records {
+            serde_json::to_writer(&mut file, record)?;
+            writeln!(file)?;
+        }
+        file.flush()?;
+    }
+    if let Some(path) = &run.plot {
+        plot::draw(&records, path)?;
+    }
+    Ok(())
+}
+
+fn print_report(files: &[PathBuf]) -> Result<(), Box<dyn Error>> {
+    let mut records = Vec::new();
+    for file in files {
+        for line in fs::read_to_string(file)?.lines() {
+            records.push(serde_json::from_str(line)?);
+        }
+    }
+    write!(io::stdout(), "{}", report::page(&records))?;
+    Ok(())
+}
+
+impl Run {
+    fn settings(&self, suite: &'static str) -> Result<(Vec<Row>, Settings), Box<dyn Error>> {
+        let mut rows = Vec::new();
+        for name in &self.rows {
+            rows.extend(Row::parse(name)?);
+        }
+        #[cfg(target_arch = "x86_64")]
+        if suite == "dispatch" {
+            if !rows.is_empty() {
+                return Err("suite `dispatch` has no rows to choose from".into());
+            }
+            rows.push(dispatch::ROW);
+        }
+        if rows.is_empty() {
+            rows.extend(ROWS);
+        }
+        let settings = Settings {
+            suite,
+            engines: choices(&self.engines)?,
+            structures: choices(&self.structures)?,
+            effort: if self.quick {
+                Effort::QUICK
+            } else {
+                Effort::FULL
+            },
+            keys: KEYS,
+        };
+        Ok((rows, settings))
+    }
+}
+
+/// What the names mean, `None` for `auto`, which is also meant where there are no names.
+fn choices<T: FromStr>(names: &[String]) -> Result<Vec<Option<T>>, T::Err> {
+    if names.is_empty() {
+        return Ok(vec![None]);
+    }
+    let choice = |name: &String| match &**name {
+        "auto" => Ok(None),
+        name => name.parse().map(Some),
+    };
+    names.iter().map(choice).collect()
+}

@@ -1,0 +1,94 @@
+//! Results as a picture: nanoseconds by row, one bar for each contender.
+
+use std::error::Error;
+use std::path::Path;
+
+use plotters::prelude::*;
+
+use crate::record::Record;
+
+const SIZE: (u32, u32) = (1200, 600);
+
+/// Draws the results for random hits, single lookups, into the SVG file `path`.
+///
+/// # Errors
+/// Where the file cannot be written.
+pub fn draw(records: &[Record], path: &Path) -> Result<(), Box<dyn Error>> {
+    let shown: Vec<&Record> = records
+        .iter()
+        .filter(|record| record.traffic == "hits" && record.mode == "single")
+        .collect();
+    let (mut rows, mut names) = (Vec::new(), Vec::new());
+    for record in &shown {
+        push_new(&mut rows, row(record));
+        push_new(&mut names, record.what.clone());
+    }
+    let highest = shown.iter().map(|record| record.ns).fold(1.0, f64::max);
+    let lowest = shown.iter().map(|record| record.ns).fold(1.0, f64::min);
+
+    let area = SVGBackend::new(path, SIZE).into_drawing_area();
+    area.fill(&WHITE)?;
+    let suite = records.first().map_or("", |record| &record.suite);
+    let mut chart = ChartBuilder::on(&area)
+        .caption(
+            format!("{suite}: ns a lookup, random hits, single"),
+            ("sans-serif", 20),
+        )
+        .margin(10)
+        .x_label_area_size(40)
+        .y_label_area_size(60)
+        .build_cartesian_2d(
+            0.0..rows.len().max(1) as f64,
+            (lowest * 0.8..highest * 1.5).log_scale(),
+        )?;
+    chart
+        .configure_mesh()
+        .disable_x_mesh()
+        .x_labels(2 * rows.len() + 1)
+        // Labels stand in the middle of each row's bars.
+        .x_label_formatter(&|x| match rows.get(*x as usize) {
+            Some(row) if (x.fract() - 0.5).abs() < 0.01 => row.clone(),
+            _ => String::new(),
+        })
+        .draw()?;
+    let width = 0.8 / names.len().max(1) as f64;
+    for (i, name) in names.iter().enumerate() {
+        let color = Palette99::pick(i).to_rgba();
+        let bars = shown
+            .iter()
+            .filter(|record| record.what == *name)
+            .map(|record| {
+                let place = rows
+                    .iter()
+                    .position(|other| *other == row(record))
+                    .unwrap_or(0);
+                let left = place as f64 + 0.1 + i as f64 * width;
+                Rectangle::new(
+                    [(left, lowest * 0.8), (left + width, record.ns)],
+                    color.filled(),
+                )
+            });
+        chart
+            .draw_series(bars)?
+            .label(name)
+            .legend(move |(x, y)| Rectangle::new([(x, y - 5), (x + 10, y + 5)], color.filled()));
+    }
+    chart
+        .configure_series_labels()
+        .background_style(WHITE)
+        .border_style(BLACK)
+        .position(SeriesLabelPosition::UpperLeft)
+        .draw()?;
+    area.present()?;
+    Ok(())
+}
+
+fn row(record: &Record) -> String {
+    format!("{}:{}", record.row, record.rules)
+}
+
+fn push_new(all: &mut Vec<String>, value: String) {
+    if !all.contains(&value) {
+        all.push(value);
+    }
+}

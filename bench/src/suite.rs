@@ -1,0 +1,274 @@
+//! Runs a suite: builds what is compared, checks every answer, measures in turns.
+
+use std::error::Error;
+use std::time::Instant;
+
+use pktjit::{Classifier, EngineKind, RuleSet, Structure};
+
+use crate::floor::contender;
+use crate::measure::{Effort, Estimate, Mode, Timed, in_turns};
+use crate::peer::{ExactHash, FirstFieldTree, Peer, Pipapo, RawCall, SafeCall};
+use crate::record::Record;
+use crate::workload::{Keys, Row, Set, Traffic};
+
+/// Takes the results as they come.
+pub type Done<'a> = &'a mut dyn FnMut(Record);
+
+/// What to run.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// The name of the suite in results.
+    pub suite: &'static str,
+    /// Engines to force, `None` for the best.
+    pub engines: Vec<Option<EngineKind>>,
+    /// Structures to force, `None` for the planner's choice.
+    pub structures: Vec<Option<Structure>>,
+    /// How long to measure.
+    pub effort: Effort,
+    /// How many keys to go over.
+    pub keys: usize,
+}
+
+/// A classifier, and what it was asked to be.
+pub struct Compiled {
+    /// The classifier.
+    pub classifier: Classifier,
+    requested: &'static str,
+    build_ms: f64,
+}
+
+/// Somebody who takes part.
+pub struct Contender<'a> {
+    /// The way to ask.
+    pub peer: Box<dyn Timed + 'a>,
+    compiled: Option<&'a Compiled>,
+    build_ms: f64,
+}
+
+impl<'a> Contender<'a> {
+    /// A peer, made by `build`, whose time is taken.
+    pub fn build<P: Peer + 'a>(build: impl FnOnce() -> P) -> Self {
+        let start = Instant::now();
+        let peer = Box::new(build());
+        Self {
+            peer,
+            compiled: None,
+            build_ms: milliseconds(start),
+        }
+    }
+
+    /// A way to call `compiled`.
+    pub fn compiled(compiled: &'a Compiled, peer: impl Peer + 'a) -> Self {
+        Self {
+            peer: Box::new(peer),
+            compiled: Some(compiled),
+            build_ms: compiled.build_ms,
+        }
+    }
+
+    /// Compares all answers, of single lookups and of batches, with the expected ones.
+    ///
+    /// # Errors
+    /// The first answer that is wrong.
+    pub fn check(&mut self, keys: &Keys) -> Result<(), String> {
+        if !self.peer.is_checked() {
+            return Ok(());
+        }
+        let mut batch = vec![0; keys.len()];
+        self.peer.lookup_batch(&keys.bytes, keys.stride, &mut batch);
+        let all = keys.first(keys.len()).zip(&keys.expected).zip(batch);
+        for (i, ((key, &expected), batch)) in all.enumerate() {
+            let single = self.peer.lookup(key);
+            if (single, batch) != (expected, expected) {
+                let name = self.peer.name();
+                return Err(format!(
+                    "{name} is wrong: key {i} {key:02x?} hits {expected}; it says {single}, in a batch {batch}"
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// The record of what was measured.
+    #[must_use]
+    pub fn record(&self, place: &Place, estimate: Estimate) -> Record {
+        let classifier = self.compiled.map(|compiled| &compiled.classifier);
+        Record {
+            suite: place.suite.into(),
+            row: place.row.into(),
+            rules: place.rules,
+            traffic: place.traffic.name().into(),
+            what: self.peer.name().into(),
+            requested: self.compiled.map(|compiled| compiled.requested.into()),
+            engine: classifier.map(|classifier| classifier.engine().to_string()),
+            structure: classifier.map(|classifier| classifier.structure().to_string()),
+            mode: place.mode.name().into(),
+            ns: estimate.ns,
+            ci95: estimate.ci95,
+            bytes: self.peer.bytes(),
+            build_ms: self.build_ms,
+        }
+    }
+}
+
+/// Where in a suite a measurement belongs.
+#[derive(Clone, Copy)]
+pub struct Place {
+    /// The name of the suite.
+    pub suite: &'static str,
+    /// The name of the row.
+    pub row: &'static str,
+    /// The nominal number of rules.
+    pub rules: u32,
+    /// The traffic.
+    pub traffic: Traffic,
+    /// The mode.
+    pub mode: Mode,
+}
+
+/// Compiles `rules` in every way that was asked for.
+///
+/// # Errors
+/// Where an engine or a structure that was asked for by name cannot serve.
+pub fn compile_all(rules: &RuleSet, settings: &Settings) -> Result<Vec<Compiled>, Box<dyn Error>> {
+    let mut all = Vec::new();
+    for &engine in &settings.engines {
+        for &structure in &settings.structures {
+            let mut builder = Classifier::builder();
+            if let Some(engine) = engine {
+                builder = builder.engine(engine);
+            }
+            if let Some(structure) = structure {
+                builder = builder.structure(structure);
+            }
+            let start = Instant::now();
+            let classifier = builder.compile(rules)?;
+            all.push(Compiled {
+                classifier,
+                requested: structure.map_or("auto", Structure::name),
+                build_ms: milliseconds(start),
+            });
+        }
+    }
+    Ok(all)
+}
+
+/// pktjit's calls: those through bare pointers first, since all others are compared with the first.
+pub fn calls(compiled: &[Compiled]) -> Vec<Contender<'_>> {
+    let raw = compiled.iter().filter_map(|compiled| {
+        RawCall::new(&compiled.classifier).map(|call| Contender::compiled(compiled, call))
+    });
+    let safe = compiled
+        .iter()
+        .map(|compiled| Contender::compiled(compiled, SafeCall(&compiled.classifier)));
+    raw.chain(safe).collect()
+}
+
+/// All peers that can serve `set`.
+#[must_use]
+pub fn peers<'a>(set: &Set) -> Vec<Contender<'a>> {
+    let scalar = Contender::build(|| Pipapo::new(&set.rules));
+    let mut peers = Vec::new();
+    let pipapo = Pipapo::new(&set.rules);
+    if let Some(avx2) = pipapo.avx2() {
+        peers.push(Contender {
+            peer: Box::new(avx2),
+            compiled: None,
+            build_ms: scalar.build_ms,
+        });
+    }
+    peers.push(scalar);
+    peers.push(match set.rules.layout().fields()[0].bytes() {
+        0..=4 => Contender::build(|| FirstFieldTree::<u32>::new(&set.rules)),
+        _ => Contender::build(|| FirstFieldTree::<u128>::new(&set.rules)),
+    });
+    peers.extend(match set.rules.layout().len() {
+        4 => Some(hash::<4>(set)),
+        8 => Some(hash::<8>(set)),
+        12 => Some(hash::<12>(set)),
+        16 => Some(hash::<16>(set)),
+        20 => Some(hash::<20>(set)),
+        28 => Some(hash::<28>(set)),
+        32 => Some(hash::<32>(set)),
+        _ => None,
+    });
+    peers
+}
+
+fn hash<'a, const N: usize>(set: &Set) -> Contender<'a> {
+    Contender::build(|| ExactHash::<N>::new(set.exact_keys()))
+}
+
+/// Runs `selftest` or `selftest-first` for one row: pktjit and all peers.
+///
+/// # Errors
+/// A wrong answer, or an engine or a structure that cannot serve.
+pub fn selftest(row: &Row, settings: &Settings, done: Done<'_>) -> Result<(), Box<dyn Error>> {
+    let set = Set::new(row, settings.suite == "selftest-first")?;
+    let compiled = compile_all(&set.rules, settings)?;
+    let mut contenders = calls(&compiled);
+    contenders.extend(peers(&set));
+    Ok(run_row(&mut contenders, &set, row, settings, done)?)
+}
+
+/// Runs `floor` for one row: each classifier beside what it must touch at least.
+///
+/// # Errors
+/// A wrong answer, or an engine or a structure that cannot serve.
+pub fn floor(row: &Row, settings: &Settings, done: Done<'_>) -> Result<(), Box<dyn Error>> {
+    let set = Set::new(row, false)?;
+    for compiled in compile_all(&set.rules, settings)? {
+        let mut contenders = calls(std::slice::from_ref(&compiled));
+        contenders.push(contender(&set.rules, compiled.classifier.structure())?);
+        run_row(&mut contenders, &set, row, settings, done)?;
+    }
+    Ok(())
+}
+
+/// Measures `contenders` with every traffic and mode.
+///
+/// # Errors
+/// A wrong answer.
+pub fn run_row(
+    contenders: &mut [Contender<'_>],
+    set: &Set,
+    row: &Row,
+    settings: &Settings,
+    done: Done<'_>,
+) -> Result<(), String> {
+    for traffic in Traffic::ALL {
+        let sent = set.send(traffic, settings.keys);
+        for keys in [&sent.ranges, &sent.exact] {
+            set.check(keys)?;
+        }
+        for contender in &mut *contenders {
+            contender.check(contender.peer.keys(&sent))?;
+        }
+        for mode in Mode::ALL {
+            let mut ways: Vec<_> = contenders
+                .iter_mut()
+                .map(|contender| {
+                    let keys = contender.peer.keys(&sent);
+                    contender.peer.timed_loop(mode, keys)
+                })
+                .collect();
+            let estimates = in_turns(&mut ways, settings.effort);
+            drop(ways);
+            let place = Place {
+                suite: settings.suite,
+                row: row.name,
+                rules: row.rules,
+                traffic,
+                mode,
+            };
+            for (contender, estimate) in contenders.iter().zip(estimates) {
+                done(contender.record(&place, estimate));
+            }
+        }
+    }
+    Ok(())
+}
+
+fn milliseconds(start: Instant) -> f64 {
+    start.elapsed().as_secs_f64() * 1e3
+}
