@@ -202,14 +202,13 @@ impl<'a> Build<'a> {
 
     /// Where the search starts if no engine was asked for.
     fn preferred(&mut self) -> EngineKind {
-        match cpu::engine_override().map(|name| (name, name.parse())) {
+        match cpu::engine_override().map(|name| (name, name.parse::<EngineKind>())) {
             None | Some(("auto", _)) => EngineKind::ALL[0],
             Some((name, Ok(kind))) => {
                 self.note(format_args!("PKTJIT_ENGINE={name} goes first"));
                 kind
             }
             Some((name, Err(error))) => {
-                let error: crate::ParseEngineError = error;
                 self.note(format_args!("PKTJIT_ENGINE={name} is ignored: {error}"));
                 EngineKind::ALL[0]
             }

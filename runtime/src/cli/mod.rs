@@ -146,11 +146,11 @@ impl From<Policy> for Overlap {
 /// How to compile.
 #[derive(Args)]
 struct Compiler {
-    /// avx2, interp or linear; unless given, the best that works here
+    /// auto (the best that works here, the default), avx2, interp or linear
     #[arg(long, value_name = "ENGINE")]
     engine: Option<String>,
 
-    /// inline, hash, bucket or linear; unless given, the planner chooses
+    /// auto (the planner chooses, the default), inline, hash, bucket or linear
     #[arg(long, value_name = "STRUCTURE")]
     structure: Option<String>,
 
