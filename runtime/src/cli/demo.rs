@@ -160,7 +160,7 @@ fn large(
     if classifier.engine() == EngineKind::Avx2 {
         writeln!(
             text,
-            "  audited    in {:.1} ms: the code is proved harmless from its bytes",
+            "  audited    in {:.1} ms: every access and branch proved from the finished bytes",
             milliseconds(stats.audit_time)
         )?;
     }
