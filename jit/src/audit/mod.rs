@@ -10,11 +10,12 @@
 //! 3. Branches go forward, but for two kinds of loops: one that counts a register from 0 to a constant, and the one of a
 //!    batch, which takes one of the n elements a trip.
 //! 4. Every instruction belongs to the target, and is one that computes: nothing privileged, no string instruction, no
-//!    segment override, no system call. There is no call, and no use of the stack but the return.
-//! 5. Reads are inside the current key, a table, the pool, or are the address of the current key; writes are the result of
-//!    the current element, and nothing of an element is touched unless the element is known to exist. No access traps for
+//!    segment override, no system call. There is no call. The stack is used as the [`Profile`] allows: in a leaf for the
+//!    return alone.
+//! 5. Reads are inside the current key, a table, the pool, the frame, or are the address of the current key; writes are to
+//!    the frame or the result of the current element, and nothing of an element is touched unless the element is known to exist. No access traps for
 //!    its alignment.
-//! 6. Registers that the ABI gives to the caller are not written. `vzeroupper` precedes the return on each path that has
+//! 6. Registers that the ABI gives to the caller hold at a return what they held at the entry. `vzeroupper` precedes the return on each path that has
 //!    used 256-bit registers.
 //! 7. Relocations are the immediates of `mov r64, imm64`, and the tables in the pool are the program's.
 //!
@@ -51,6 +52,15 @@ use crate::target::Isa;
 pub enum Profile {
     /// Neither stack nor calls.
     Leaf,
+    /// A frame of its own, but no calls: registers of the caller are pushed first and popped last, and between that at
+    /// most `scratch` bytes, rounded up to a multiple of 16, are allocated. More than 32 KiB count as 32 KiB.
+    ///
+    /// Only memory that is allocated is touched, a larger frame page after page, so that the guard page below the stack is
+    /// never jumped over. A loop of probes is not understood.
+    Framed {
+        /// Bytes that are declared.
+        scratch: u32,
+    },
 }
 
 /// What an audit proved, in figures.
@@ -81,6 +91,8 @@ pub struct Accesses {
     pub result: usize,
     /// The address of the current key.
     pub pointer: usize,
+    /// The function's own frame.
+    pub scratch: usize,
 }
 
 impl fmt::Display for AuditReport {
@@ -91,6 +103,7 @@ impl fmt::Display for AuditReport {
             table,
             result,
             pointer,
+            scratch,
         } = self.accesses;
         writeln!(
             f,
@@ -101,6 +114,9 @@ impl fmt::Display for AuditReport {
             f,
             "proved: {key} key, {table} table, {pool} pool, {pointer} key address, {result} result accesses"
         )?;
+        if scratch > 0 {
+            writeln!(f, "proved: {scratch} scratch accesses")?;
+        }
         let features: Vec<&str> = self.features.iter().copied().collect();
         write!(f, "uses: {}", features.join(" "))
     }
