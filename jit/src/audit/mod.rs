@@ -10,8 +10,8 @@
 //! 3. Branches go forward, but for two kinds of loops: one that counts a register from 0 to a constant, and the one of a
 //!    batch, which takes one of the n elements a trip.
 //! 4. Every instruction belongs to the target, and is one that computes: nothing privileged, no string instruction, no
-//!    segment override, no system call. There is no call. The stack is used as the [`Profile`] allows: in a leaf for the
-//!    return alone.
+//!    segment override, no system call. Calls and uses of the stack are those of the
+//!    [`Profile`]: a leaf has none but the return.
 //! 5. Reads are inside the current key, a table, the pool, the frame, or are the address of the current key; writes are to
 //!    the frame or the result of the current element, and nothing of an element is touched unless the element is known to exist. No access traps for
 //!    its alignment.
@@ -61,6 +61,9 @@ pub enum Profile {
         /// Bytes that are declared.
         scratch: u32,
     },
+    /// As a frame without scratch, and the other entries may call `lookup` with the current key, the stack aligned to 16
+    /// bytes. `lookup` itself calls nothing, so there is no recursion.
+    Chain,
 }
 
 /// What an audit proved, in figures.

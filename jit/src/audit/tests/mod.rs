@@ -4,6 +4,7 @@
 //! replaced by something else.
 
 mod bounds;
+mod chain;
 mod control;
 mod framed;
 mod generated;

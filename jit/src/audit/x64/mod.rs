@@ -56,6 +56,7 @@ pub(super) fn audit(
             let arguments = match profile {
                 Profile::Leaf => arguments,
                 Profile::Framed { scratch } => arguments.with_frame(Frame::new(scratch)),
+                Profile::Chain => arguments.with_frame(Frame::new(0)),
             };
             analysis::run(layout, &function, arguments, report, faults);
         }

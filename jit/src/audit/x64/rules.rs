@@ -23,10 +23,10 @@ pub(super) fn check(
     features: Features,
     profile: Profile,
 ) -> Result<(), Objection> {
-    flow(instruction)?;
+    flow(instruction, profile)?;
     match profile {
         Profile::Leaf => no_stack(instruction, info)?,
-        Profile::Framed { .. } => frame(instruction)?,
+        Profile::Framed { .. } | Profile::Chain => frame(instruction)?,
     }
     for &feature in instruction.cpuid_features() {
         if !has(feature, features) {
@@ -42,7 +42,7 @@ pub(super) fn check(
     memory(instruction)
 }
 
-fn flow(instruction: &Instruction) -> Result<(), Objection> {
+fn flow(instruction: &Instruction, profile: Profile) -> Result<(), Objection> {
     // The lengths are those without prefixes: what an operand size does to a branch depends on the maker of the CPU.
     let (kind, detail) = match (instruction.flow_control(), instruction.len()) {
         (FlowControl::Next, _) => return Ok(()),
@@ -51,6 +51,9 @@ fn flow(instruction: &Instruction) -> Result<(), Objection> {
             return Ok(());
         }
         (FlowControl::Return, 1) if instruction.code() == Code::Retnq => return Ok(()),
+        (FlowControl::Call, 5) if is_call(instruction) && profile == Profile::Chain => {
+            return Ok(());
+        }
         (FlowControl::IndirectBranch, _) => (FaultKind::IndirectJump, "an indirect jump"),
         (FlowControl::IndirectCall, _) => (FaultKind::IndirectCall, "an indirect call"),
         (FlowControl::Call, _) if instruction.mnemonic() == Mnemonic::Call => {
@@ -59,6 +62,11 @@ fn flow(instruction: &Instruction) -> Result<(), Objection> {
         _ => (FaultKind::Instruction, "not a plain jump or return"),
     };
     Err((kind, detail.into()))
+}
+
+/// Whether it calls a fixed place.
+pub(super) fn is_call(instruction: &Instruction) -> bool {
+    instruction.code() == Code::Call_rel32_64
 }
 
 fn no_stack(instruction: &Instruction, info: &InstructionInfo) -> Result<(), Objection> {
@@ -77,7 +85,8 @@ fn no_stack(instruction: &Instruction, info: &InstructionInfo) -> Result<(), Obj
 fn frame(instruction: &Instruction) -> Result<(), Objection> {
     let is_known = match instruction.code() {
         Code::Push_r64 | Code::Pop_r64 => CALLEE_SAVED.contains(&instruction.op0_register()),
-        Code::Retnq => true,
+        // Where calls are allowed is no matter of the stack.
+        Code::Retnq | Code::Call_rel32_64 => true,
         _ => !instruction.is_stack_instruction(),
     };
     if !is_known {
@@ -243,6 +252,7 @@ fn is_useful(instruction: &Instruction) -> bool {
                 | M::Bsr
                 | M::Bswap
                 | M::Bzhi
+                | M::Call
                 | M::Cmp
                 | M::Dec
                 | M::Endbr64

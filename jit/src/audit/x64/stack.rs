@@ -43,6 +43,19 @@ pub(super) const CALLEE_SAVED: [Register; 6] = [
     Register::R15,
 ];
 
+/// Registers that a call may change, but for vector registers, which are not followed.
+pub(super) const CALLER_SAVED: [Register; 9] = [
+    Register::RAX,
+    Register::RCX,
+    Register::RDX,
+    Register::RSI,
+    Register::RDI,
+    Register::R8,
+    Register::R9,
+    Register::R10,
+    Register::R11,
+];
+
 /// What is known of the stack.
 #[derive(Clone, PartialEq, Eq)]
 pub(super) enum Stack {
@@ -208,11 +221,20 @@ pub(super) fn step(state: &mut State, op: &Op, rsp: Value) -> Result<(), Doubt> 
             state.set(RSP, rsp);
             state.set(register, Value::Initial { register });
         }
+        (Mnemonic::Call, _) => state.set(RSP, calls(rsp)?),
         (Mnemonic::Ret, _) => frame.returns(rsp, |register| state.value(register))?,
         _ => frame.moved(state.value(RSP))?,
     }
     state.stack = Stack::Frame(frame);
     Ok(())
+}
+
+/// What rsp is after a call at this one, which has to be aligned as the ABI has it.
+fn calls(rsp: Value) -> Result<Value, Doubt> {
+    match offset(rsp) {
+        Some(to) if to.is_multiple_of(16) => Ok(rsp),
+        _ => Err(doubt("rsp is not at a multiple of 16")),
+    }
 }
 
 fn address(offset: u64) -> Value {

@@ -16,6 +16,9 @@ use crate::audit::layout::Layout;
 use crate::audit::number::{Number, low_bits};
 use crate::audit::value::{Base, Value};
 
+/// The number of rdi, in which `lookup` takes the address of the key.
+const KEY: usize = 7;
+
 /// What cannot be proved of an instruction.
 pub(super) type Doubt = (FaultKind, String);
 
@@ -31,6 +34,7 @@ pub(super) fn step(
 ) -> Result<(), Doubt> {
     let instruction = &op.instruction;
     let rsp = state.value(RSP);
+    let key = state.value(KEY);
     let (loaded, doubt) = match access(layout, state, op, counts) {
         Ok(loaded) => (loaded, None),
         Err(doubt) => (Value::ANY, Some(doubt)),
@@ -56,6 +60,14 @@ pub(super) fn step(
     }
     let doubt = doubt.or(stack::step(state, op, rsp).err());
     match instruction.mnemonic() {
+        Mnemonic::Call => {
+            // The callee leaves upper halves clean, if they are when it is called.
+            state.flags = Flags::Unknown;
+            if key != Value::Pointer(Base::Key { ahead: 0 }.pointer()) || !state.has_element {
+                let detail = format!("lookup takes the current key, not {key}");
+                return Err((FaultKind::Call, detail));
+            }
+        }
         Mnemonic::Vzeroupper | Mnemonic::Vzeroall => state.has_upper_halves = false,
         Mnemonic::Ret if state.has_upper_halves => {
             let detail = "upper halves of vector registers may be in use".into();
