@@ -72,6 +72,106 @@ fn frame_pointer_restores_the_stack() {
     assert_eq!(found, []);
 }
 
+/// A lookup with the prologue and epilogue of Cranelift, with `body` in it.
+fn cranelift(body: impl Fn(&mut Asm) -> Done) -> Vec<Fault> {
+    faults(|a| {
+        a.push(rbp)?;
+        a.mov(rbp, rsp)?;
+        a.sub(rsp, 32)?;
+        a.mov(qword_ptr(rsp + 16), rbx)?;
+        a.mov(qword_ptr(rsp + 24), r12)?;
+        a.mov(rbx, rdi)?;
+        a.mov(r12d, dword_ptr(rbx))?;
+        body(a)?;
+        a.mov(rbx, qword_ptr(rsp + 16))?;
+        a.mov(r12, qword_ptr(rsp + 24))?;
+        a.add(rsp, 32)?;
+        a.mov(rsp, rbp)?;
+        a.pop(rbp)?;
+        a.ret()
+    })
+}
+
+#[test]
+fn registers_saved_by_stores_pass() {
+    assert_eq!(cranelift(|a| a.mov(qword_ptr(rsp + 8), r12)), []);
+}
+
+#[test]
+fn store_across_a_saved_register() {
+    let found = cranelift(|a| a.mov(qword_ptr(rsp + 9), rax));
+    only(FaultKind::CalleeSaved, &found);
+    let found = cranelift(|a| a.mov(byte_ptr(rsp + 31), al));
+    only(FaultKind::CalleeSaved, &found);
+}
+
+#[test]
+fn store_at_an_index_that_may_hit_a_saved_register() {
+    let found = cranelift(|a| {
+        a.and(r12d, 4)?;
+        a.mov(dword_ptr(rsp + r12 * 4), eax)
+    });
+    only(FaultKind::CalleeSaved, &found);
+}
+
+#[test]
+fn masked_store_to_a_saved_register() {
+    let found = cranelift(|a| a.vmaskmovps(xmmword_ptr(rsp + 8), xmm0, xmm1));
+    only(FaultKind::CalleeSaved, &found);
+}
+
+#[test]
+fn exchange_with_a_saved_register() {
+    let found = cranelift(|a| a.xchg(qword_ptr(rsp + 16), rbx));
+    only(FaultKind::CalleeSaved, &found);
+}
+
+#[test]
+fn saved_register_below_the_stack_pointer_is_lost() {
+    let found = cranelift(|a| {
+        a.add(rsp, 32)?;
+        a.sub(rsp, 32)
+    });
+    only(FaultKind::CalleeSaved, &found);
+}
+
+#[test]
+fn saved_registers_restored_in_each_others_place() {
+    let found = cranelift(|a| {
+        a.mov(rbx, qword_ptr(rsp + 24))?;
+        a.mov(qword_ptr(rsp + 16), rbx)
+    });
+    only(FaultKind::CalleeSaved, &found);
+}
+
+#[test]
+fn half_of_a_register_restored() {
+    let found = faults(|a| {
+        a.sub(rsp, 8)?;
+        a.mov(qword_ptr(rsp), rbx)?;
+        a.mov(ebx, dword_ptr(rsp))?;
+        a.add(rsp, 8)?;
+        a.ret()
+    });
+    only(FaultKind::CalleeSaved, &found);
+}
+
+#[test]
+fn register_saved_on_one_of_two_paths() {
+    let found = faults(|a| {
+        let mut join = a.create_label();
+        a.sub(rsp, 8)?;
+        a.test(edi, edi)?;
+        a.je(join)?;
+        a.mov(qword_ptr(rsp), rbx)?;
+        a.set_label(&mut join)?;
+        a.mov(rbx, qword_ptr(rsp))?;
+        a.add(rsp, 8)?;
+        a.ret()
+    });
+    only(FaultKind::CalleeSaved, &found);
+}
+
 #[test]
 fn frame_is_no_business_of_a_leaf() {
     let mut a = CodeAssembler::new(64).unwrap();

@@ -234,7 +234,7 @@ impl Reader<'_> {
                     ),
                 }
             }
-            if rules::is_call(&self.ops[i].instruction) {
+            if self.profile == Profile::Chain && rules::is_call(&self.ops[i].instruction) {
                 self.inspect_call(i);
             }
             if !self.ops[i].goes_on() {

@@ -3,14 +3,15 @@
 //! ```text
 //! ENTRY  return address
 //!        saved registers     pushed before anything is allocated, popped in reverse; nothing else touches them
-//!        scratch             allocated below by moving rsp; all that loads and stores may touch
+//!        scratch             allocated below by moving rsp; all that loads and stores may touch, registers saved by
+//!                            stores among it
 //! rsp
 //! ```
 //!
 //! At each instruction on some path rsp is known exactly, and no deeper than a page below what was touched for certain:
 //! a guard page is hit, not jumped over. A path that breaks this is a fault where it does, and what follows it unknown.
 
-use iced_x86::{Instruction, Mnemonic, Register};
+use iced_x86::{Code, Instruction, Mnemonic, Register};
 
 use super::function::Op;
 use super::registers::general;
@@ -31,7 +32,7 @@ const PAGE: u64 = 4096;
 /// Bytes of a saved register.
 const SLOT: u64 = 8;
 /// The number of rsp among the general registers.
-pub(super) const RSP: usize = 4;
+const RSP: usize = 4;
 
 /// Registers whose values belong to the caller.
 pub(super) const CALLEE_SAVED: [Register; 6] = [
@@ -70,6 +71,8 @@ pub(super) enum Stack {
 pub(super) struct Frame {
     /// Registers that were pushed, first to last.
     saved: Vec<usize>,
+    /// Where in the scratch registers still have their initial values: Cranelift's prologue stores them there.
+    stored: Vec<(u64, usize)>,
     /// The lowest byte that was touched for certain.
     touched: u64,
     /// Bytes that may be allocated.
@@ -81,6 +84,7 @@ impl Frame {
     pub(super) fn new(scratch: u32) -> Self {
         Self {
             saved: Vec::new(),
+            stored: Vec::new(),
             // The return address.
             touched: ENTRY,
             room: u64::from(scratch).min(MAX_SCRATCH).next_multiple_of(16),
@@ -123,7 +127,7 @@ impl Frame {
     }
 
     /// Whether rsp may be moved there.
-    fn moved(&self, rsp: Value) -> Result<(), Doubt> {
+    fn moved(&mut self, rsp: Value) -> Result<(), Doubt> {
         let Some(to) = offset(rsp) else {
             return Err(doubt("it is not known where the stack pointer goes"));
         };
@@ -134,7 +138,11 @@ impl Frame {
                 Err((FaultKind::Stack, detail))
             }
             Some(_) if to + PAGE < self.touched => Err(doubt("a page is skipped without a probe")),
-            Some(_) => Ok(()),
+            Some(_) => {
+                // What is below rsp may be overwritten at any time.
+                self.stored.retain(|&(slot, _)| slot >= to);
+                Ok(())
+            }
         }
     }
 
@@ -155,7 +163,8 @@ impl Frame {
         Ok(())
     }
 
-    /// Proves an access to be inside the scratch.
+    /// Proves an access to be inside the scratch, and tells what it loads. `source` is what operand 1 holds if it is a
+    /// register.
     ///
     /// # Errors
     /// What could not be proved.
@@ -165,6 +174,7 @@ impl Frame {
         pointer: Pointer,
         access: Access,
         instruction: &Instruction,
+        source: Value,
     ) -> Result<Value, String> {
         let Some(bottom) = offset(rsp) else {
             return Err("it is not known where the stack pointer is".into());
@@ -178,9 +188,24 @@ impl Frame {
         if is_certain {
             self.touched = self.touched.min(pointer.offset.max());
         }
-        Ok(Value::Number(Number::of_bits(
-            8 * access.bytes.min(8) as u32,
-        )))
+        if access.is_write {
+            let (first, past) = (pointer.offset.min(), pointer.offset.max() + access.bytes);
+            self.stored
+                .retain(|&(slot, _)| slot + SLOT <= first || slot >= past);
+        }
+        let at = pointer.offset.as_constant();
+        let stored = self.stored.iter().find(|&&(slot, _)| Some(slot) == at);
+        match (instruction.code(), at, source, stored) {
+            (Code::Mov_rm64_r64, Some(at), Value::Initial { register }, _) => {
+                self.stored.push((at, register));
+            }
+            (Code::Mov_r64_rm64, _, _, Some(&(_, register))) => {
+                return Ok(Value::Initial { register });
+            }
+            _ => {}
+        }
+        let bits = 8 * access.bytes.min(8) as u32;
+        Ok(Value::Number(Number::of_bits(bits)))
     }
 }
 
@@ -190,8 +215,15 @@ impl Stack {
         match (self, other) {
             (Self::Unused, Self::Unused) => Self::Unused,
             (Self::Frame(a), Self::Frame(b)) if a.saved == b.saved => Self::Frame(Frame {
+                saved: a.saved.clone(),
+                stored: a
+                    .stored
+                    .iter()
+                    .copied()
+                    .filter(|slot| b.stored.contains(slot))
+                    .collect(),
                 touched: a.touched.max(b.touched),
-                ..a.clone()
+                room: a.room,
             }),
             _ => Self::Unknown,
         }

@@ -8,16 +8,13 @@ use iced_x86::{ConditionCode, Instruction, Mnemonic, OpKind, Register};
 use super::function::{Op, negate};
 use super::registers::{COUNT, general};
 use super::rules::{is_cmov, is_setcc};
-use super::stack::{self, RSP, Stack};
+use super::stack::{self, Stack};
 use super::state::{Flags, Operand, State};
 use crate::audit::Accesses;
 use crate::audit::fault::FaultKind;
 use crate::audit::layout::Layout;
 use crate::audit::number::{Number, low_bits};
 use crate::audit::value::{Base, Value};
-
-/// The number of rdi, in which `lookup` takes the address of the key.
-const KEY: usize = 7;
 
 /// What cannot be proved of an instruction.
 pub(super) type Doubt = (FaultKind, String);
@@ -33,8 +30,8 @@ pub(super) fn step(
     counts: &mut Accesses,
 ) -> Result<(), Doubt> {
     let instruction = &op.instruction;
-    let rsp = state.value(RSP);
-    let key = state.value(KEY);
+    let rsp = state.read(Register::RSP);
+    let key = state.read(Register::RDI);
     let (loaded, doubt) = match access(layout, state, op, counts) {
         Ok(loaded) => (loaded, None),
         Err(doubt) => (Value::ANY, Some(doubt)),
@@ -97,14 +94,15 @@ fn access(
         FaultKind::Read
     };
     let address = address(layout, state, &op.instruction);
-    let rsp = state.value(RSP);
+    let rsp = state.read(Register::RSP);
+    let source = state.read(op.instruction.op1_register());
     let proof = match address {
         Value::Pointer(pointer) if pointer.base == Base::Stack => match &mut state.stack {
             _ if !layout.is_aligned(pointer, access.alignment) => {
                 Err(format!("not at a multiple of {}", access.alignment))
             }
             Stack::Frame(frame) => frame
-                .access(rsp, pointer, access, &op.instruction)
+                .access(rsp, pointer, access, &op.instruction, source)
                 .inspect(|_| counts.scratch += 1),
             _ => Err("it is not known what is on the stack".into()),
         },
