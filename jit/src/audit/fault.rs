@@ -29,7 +29,7 @@ pub enum FaultKind {
     IndirectJump,
     /// A call of an address from a register or from memory.
     IndirectCall,
-    /// A call of any other kind.
+    /// A call that the profile does not allow, or without what the callee takes.
     Call,
     /// An instruction, other than padding, that no path reaches.
     Unreachable,
@@ -39,13 +39,13 @@ pub enum FaultKind {
     Feature,
     /// An instruction that generated code has no use for.
     Instruction,
-    /// The stack is used.
+    /// The stack is used in another way than the profile allows.
     Stack,
-    /// A register that belongs to the caller is written.
+    /// A register that belongs to the caller is written, or not restored.
     CalleeSaved,
-    /// A read that is not proved to be inside the key, the pool, a table or the array of key addresses.
+    /// A read that is not proved to be inside the key, the pool, a table, the frame or the array of key addresses.
     Read,
-    /// A write that is not proved to be the result of the current element.
+    /// A write that is not proved to be the result of the current element or inside the frame.
     Write,
     /// A return without `vzeroupper` after 256-bit instructions.
     UpperHalves,

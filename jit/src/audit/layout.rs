@@ -197,6 +197,7 @@ impl<'a> Layout<'a> {
                     None => any,
                 })
             }
+            Base::Stack => Err("the stack is no part of the code".into()),
             Base::Code => {
                 let (start, end) = (self.code.pool_offset, self.code.bytes.len());
                 within(pointer, access.bytes, start as u64, end as u64)?;
@@ -218,11 +219,12 @@ impl<'a> Layout<'a> {
     }
 
     /// Whether an address is a multiple of `alignment`: code and region start at multiples of [`TABLE_ALIGN`].
-    fn is_aligned(self, pointer: Pointer, alignment: u64) -> bool {
+    pub(super) fn is_aligned(self, pointer: Pointer, alignment: u64) -> bool {
         let base = match pointer.base {
             _ if alignment == 1 => return true,
             Base::Key { .. } | Base::KeyArray | Base::Results => return false,
-            Base::Code => 0,
+            Base::Stack if alignment > 16 => return false,
+            Base::Code | Base::Stack => 0,
             Base::Table { table, .. } => match self.code.tables.get(table.index()) {
                 Some(&Placement::Pool(start) | &Placement::Region(start)) => start as u64,
                 None => return false,
@@ -236,7 +238,7 @@ impl<'a> Layout<'a> {
 }
 
 /// Whether all bytes of an access lie in `start..end`, counted from the base.
-fn within(pointer: Pointer, bytes: u64, start: u64, end: u64) -> Result<(), String> {
+pub(super) fn within(pointer: Pointer, bytes: u64, start: u64, end: u64) -> Result<(), String> {
     let first = u128::from(pointer.row.min()) + u128::from(pointer.offset.min());
     let past = u128::from(pointer.row.max()) + u128::from(pointer.offset.max()) + u128::from(bytes);
     if first < start.into() || past > end.into() {

@@ -10,12 +10,13 @@
 //! 3. Branches go forward, but for two kinds of loops: one that counts a register from 0 to a constant, and the one of a
 //!    batch, which takes one of the n elements a trip.
 //! 4. Every instruction belongs to the target, and is one that computes: nothing privileged, no string instruction, no
-//!    segment override, no system call. There is no call, and no use of the stack but the return.
-//! 5. Reads are inside the current key, a table, the pool, or are the address of the current key; writes are the result of
-//!    the current element, and nothing of an element is touched unless the element is known to exist. No access traps for
-//!    its alignment.
-//! 6. Registers that the ABI gives to the caller are not written. `vzeroupper` precedes the return on each path that has
-//!    used 256-bit registers.
+//!    segment override, no system call. Calls and uses of the stack are those of the [`Profile`]: a leaf has none but the
+//!    return.
+//! 5. Reads are inside the current key, a table, the pool, the frame, or are the address of the current key; writes are
+//!    to the frame or the result of the current element, and nothing of an element is touched unless the element is known
+//!    to exist. No access traps for its alignment.
+//! 6. Registers that the ABI gives to the caller, and the stack pointer, hold at a return what they held at the entry.
+//!    `vzeroupper` precedes the return on each path that has used 256-bit registers.
 //! 7. Relocations are the immediates of `mov r64, imm64`, and the tables in the pool are the program's.
 //!
 //! What a path does with values that no access depends on is not its business: whether the answer is right is for the
@@ -51,6 +52,19 @@ use crate::target::Isa;
 pub enum Profile {
     /// Neither stack nor calls.
     Leaf,
+    /// A frame of its own, but no calls: registers of the caller are pushed first and popped last, and between that at
+    /// most `scratch` bytes, rounded up to a multiple of 16, are allocated. More than 32 KiB count as 32 KiB. Registers
+    /// that are stored there, as Cranelift's prologue does, and not pushed take part of it.
+    ///
+    /// Only memory that is allocated is touched, a larger frame page after page, so that the guard page below the stack
+    /// is never jumped over. A loop of probes is not understood.
+    Framed {
+        /// Bytes that are declared.
+        scratch: u32,
+    },
+    /// A frame without scratch; the other entries may call `lookup` with the current key, the stack aligned to 16
+    /// bytes. `lookup` itself calls nothing, so there is no recursion.
+    Chain,
 }
 
 /// What an audit proved, in figures.
@@ -81,6 +95,8 @@ pub struct Accesses {
     pub result: usize,
     /// The address of the current key.
     pub pointer: usize,
+    /// The function's own frame.
+    pub scratch: usize,
 }
 
 impl fmt::Display for AuditReport {
@@ -91,6 +107,7 @@ impl fmt::Display for AuditReport {
             table,
             result,
             pointer,
+            scratch,
         } = self.accesses;
         writeln!(
             f,
@@ -101,6 +118,9 @@ impl fmt::Display for AuditReport {
             f,
             "proved: {key} key, {table} table, {pool} pool, {pointer} key address, {result} result accesses"
         )?;
+        if scratch > 0 {
+            writeln!(f, "proved: {scratch} scratch accesses")?;
+        }
         let features: Vec<&str> = self.features.iter().copied().collect();
         write!(f, "uses: {}", features.join(" "))
     }

@@ -32,6 +32,10 @@ pub(super) enum Value {
     Remaining {
         taken: u8,
     },
+    /// What a register that belongs to the caller held at the entry.
+    Initial {
+        register: usize,
+    },
 }
 
 /// The address `base + row + offset`, modulo 2^64.
@@ -55,6 +59,8 @@ pub(super) enum Base {
     Table { table: TableId, row_bytes: u64 },
     /// The first byte of the code.
     Code,
+    /// A multiple of 16 below all of the stack that a function may use.
+    Stack,
 }
 
 impl Base {
@@ -206,11 +212,11 @@ impl Value {
                 }),
                 Base::KeyArray => past(pointer, ADDRESS_BYTES),
                 Base::Results => past(pointer, RESULT_BYTES),
-                Base::Table { .. } | Base::Code => self,
+                Base::Table { .. } | Base::Code | Base::Stack => self,
             },
             Self::Remaining { taken: 0 } => Self::ANY,
             Self::Remaining { taken } => Self::Remaining { taken: taken - 1 },
-            Self::Number(_) | Self::Low { .. } | Self::Stride => self,
+            Self::Number(_) | Self::Low { .. } | Self::Stride | Self::Initial { .. } => self,
         }
     }
 }
@@ -221,6 +227,7 @@ impl fmt::Display for Value {
             Self::Number(number) => write!(f, "the number {number}"),
             Self::Low { bits, number } => write!(f, "low {bits} bits {number}"),
             Self::Stride => f.write_str("the stride"),
+            Self::Initial { .. } => f.write_str("a register of the caller"),
             Self::Remaining { taken } => write!(f, "the remaining elements - {taken}"),
             Self::Pointer(pointer) => {
                 match pointer.base {
@@ -230,6 +237,7 @@ impl fmt::Display for Value {
                     Base::Results => f.write_str("the results")?,
                     Base::Table { table, .. } => write!(f, "{table} + rows {}", pointer.row)?,
                     Base::Code => f.write_str("the code")?,
+                    Base::Stack => f.write_str("the stack")?,
                 }
                 write!(f, " + {}", pointer.offset)
             }

@@ -4,7 +4,9 @@
 //! replaced by something else.
 
 mod bounds;
+mod chain;
 mod control;
+mod framed;
 mod generated;
 mod instructions;
 mod loops;
@@ -275,6 +277,11 @@ fn code(at: Spot, plant: &Plant) -> CompiledCode {
         Builder::new(at, plant).and_then(Builder::batch),
         Builder::new(at, plant).and_then(Builder::batch_ptrs),
     ];
+    compiled(functions)
+}
+
+/// The functions, each in its slot, and the pool behind them.
+fn compiled(functions: [Result<Vec<u8>, IcedError>; 3]) -> CompiledCode {
     let mut bytes = Vec::new();
     for (i, function) in functions.into_iter().enumerate() {
         bytes.extend(function.unwrap());

@@ -14,6 +14,7 @@ use pktjit_ir::TableId;
 
 use super::registers::{Registers, general};
 use super::rules::{self, reads, writes};
+use super::stack::CALLER_SAVED;
 use crate::audit::fault::{FaultKind, Faults};
 use crate::audit::layout::{Access, Layout};
 use crate::audit::{AuditReport, Profile};
@@ -100,7 +101,7 @@ impl Op {
     fn goes_on(&self) -> bool {
         matches!(
             self.instruction.flow_control(),
-            FlowControl::Next | FlowControl::ConditionalBranch
+            FlowControl::Next | FlowControl::ConditionalBranch | FlowControl::Call
         )
     }
 }
@@ -233,6 +234,9 @@ impl Reader<'_> {
                     ),
                 }
             }
+            if self.profile == Profile::Chain && rules::is_call(&self.ops[i].instruction) {
+                self.inspect_call(i);
+            }
             if !self.ops[i].goes_on() {
                 continue;
             }
@@ -250,6 +254,20 @@ impl Reader<'_> {
             self.fault(FaultKind::Unreachable, dead, "no path leads here");
         }
         reached
+    }
+
+    /// Only `lookup` is called, and it calls nothing: so there is no recursion.
+    fn inspect_call(&mut self, i: usize) {
+        for register in CALLER_SAVED.into_iter().filter_map(general) {
+            self.ops[i].written.insert(register);
+        }
+        let lookup = self.layout.code.entries.lookup;
+        if self.ops[0].offset() == lookup {
+            self.fault(FaultKind::Call, i, "lookup calls nothing");
+        }
+        if self.ops[i].instruction.near_branch_target() != lookup as u64 {
+            self.fault(FaultKind::Call, i, "only lookup is called, at its start");
+        }
     }
 
     fn inspect(&mut self, i: usize, infos: &mut InstructionInfoFactory) {

@@ -8,6 +8,7 @@ mod analysis;
 mod function;
 mod registers;
 mod rules;
+mod stack;
 mod state;
 mod transfer;
 
@@ -17,6 +18,7 @@ use super::fault::{FaultKind, Faults};
 use super::layout::Layout;
 use super::value::{Base, Value};
 use super::{AuditReport, Profile};
+use stack::Frame;
 use state::State;
 
 /// Audits the three entries, each up to where the next one starts.
@@ -50,7 +52,13 @@ pub(super) fn audit(
                 .iter()
                 .filter(|op| op.relocated.is_some())
                 .count();
-            analysis::run(layout, &function, arguments.clone(), report, faults);
+            let arguments = arguments.clone();
+            let arguments = match profile {
+                Profile::Leaf => arguments,
+                Profile::Framed { scratch } => arguments.with_frame(Frame::new(scratch)),
+                Profile::Chain => arguments.with_frame(Frame::new(0)),
+            };
+            analysis::run(layout, &function, arguments, report, faults);
         }
     }
     // Where a function was not understood its relocations were not counted, and there is a fault already.

@@ -5,6 +5,7 @@ use iced_x86::{
     Register,
 };
 
+use super::stack::CALLEE_SAVED;
 use crate::audit::Profile;
 use crate::audit::fault::FaultKind;
 use crate::target::Features;
@@ -22,9 +23,10 @@ pub(super) fn check(
     features: Features,
     profile: Profile,
 ) -> Result<(), Objection> {
-    flow(instruction)?;
+    flow(instruction, profile)?;
     match profile {
-        Profile::Leaf => stack(instruction, info)?,
+        Profile::Leaf => no_stack(instruction, info)?,
+        Profile::Framed { .. } | Profile::Chain => frame(instruction)?,
     }
     for &feature in instruction.cpuid_features() {
         if !has(feature, features) {
@@ -32,7 +34,7 @@ pub(super) fn check(
             return Err((FaultKind::Feature, detail));
         }
     }
-    registers(info)?;
+    registers(info, profile)?;
     if !is_useful(instruction) {
         let detail = "not an instruction that a lookup has a use for".into();
         return Err((FaultKind::Instruction, detail));
@@ -40,7 +42,7 @@ pub(super) fn check(
     memory(instruction)
 }
 
-fn flow(instruction: &Instruction) -> Result<(), Objection> {
+fn flow(instruction: &Instruction, profile: Profile) -> Result<(), Objection> {
     // The lengths are those without prefixes: what an operand size does to a branch depends on the maker of the CPU.
     let (kind, detail) = match (instruction.flow_control(), instruction.len()) {
         (FlowControl::Next, _) => return Ok(()),
@@ -49,6 +51,9 @@ fn flow(instruction: &Instruction) -> Result<(), Objection> {
             return Ok(());
         }
         (FlowControl::Return, 1) if instruction.code() == Code::Retnq => return Ok(()),
+        (FlowControl::Call, 5) if is_call(instruction) && profile == Profile::Chain => {
+            return Ok(());
+        }
         (FlowControl::IndirectBranch, _) => (FaultKind::IndirectJump, "an indirect jump"),
         (FlowControl::IndirectCall, _) => (FaultKind::IndirectCall, "an indirect call"),
         (FlowControl::Call, _) if instruction.mnemonic() == Mnemonic::Call => {
@@ -59,7 +64,12 @@ fn flow(instruction: &Instruction) -> Result<(), Objection> {
     Err((kind, detail.into()))
 }
 
-fn stack(instruction: &Instruction, info: &InstructionInfo) -> Result<(), Objection> {
+/// Whether it calls a fixed place.
+pub(super) fn is_call(instruction: &Instruction) -> bool {
+    instruction.code() == Code::Call_rel32_64
+}
+
+fn no_stack(instruction: &Instruction, info: &InstructionInfo) -> Result<(), Objection> {
     let uses_stack = instruction.is_stack_instruction()
         || info
             .used_registers()
@@ -67,6 +77,21 @@ fn stack(instruction: &Instruction, info: &InstructionInfo) -> Result<(), Object
             .any(|used| used.register().full_register() == Register::RSP);
     if uses_stack && instruction.code() != Code::Retnq {
         return Err((FaultKind::Stack, "a leaf does not touch the stack".into()));
+    }
+    Ok(())
+}
+
+/// The stack instructions whose effect on a frame is known. What they do to this one is for the analysis to prove.
+fn frame(instruction: &Instruction) -> Result<(), Objection> {
+    let is_known = match instruction.code() {
+        Code::Push_r64 | Code::Pop_r64 => CALLEE_SAVED.contains(&instruction.op0_register()),
+        // Where calls are allowed is no matter of the stack.
+        Code::Retnq | Code::Call_rel32_64 => true,
+        _ => !instruction.is_stack_instruction(),
+    };
+    if !is_known {
+        let detail = "only registers of the caller are pushed and popped".into();
+        return Err((FaultKind::Stack, detail));
     }
     Ok(())
 }
@@ -104,7 +129,7 @@ pub(super) fn extension(feature: CpuidFeature) -> Option<&'static str> {
     })
 }
 
-fn registers(info: &InstructionInfo) -> Result<(), Objection> {
+fn registers(info: &InstructionInfo, profile: Profile) -> Result<(), Objection> {
     for used in info.used_registers() {
         let register = used.register();
         // Vector instructions are reported to write all of the largest register, as they clear what they do not name.
@@ -112,17 +137,10 @@ fn registers(info: &InstructionInfo) -> Result<(), Objection> {
             let detail = format!("{register:?} is neither a general nor a vector register");
             return Err((FaultKind::Instruction, detail));
         }
-        let is_callee_saved = matches!(
-            register.full_register(),
-            Register::RBX
-                | Register::RBP
-                | Register::R12
-                | Register::R13
-                | Register::R14
-                | Register::R15
-        );
-        if is_callee_saved && writes(used.access()) {
-            let detail = format!("{:?} belongs to the caller", register.full_register());
+        // Without a stack they cannot be saved.
+        let register = register.full_register();
+        if profile == Profile::Leaf && CALLEE_SAVED.contains(&register) && writes(used.access()) {
+            let detail = format!("{register:?} belongs to the caller");
             return Err((FaultKind::CalleeSaved, detail));
         }
     }
@@ -234,6 +252,7 @@ fn is_useful(instruction: &Instruction) -> bool {
                 | M::Bsr
                 | M::Bswap
                 | M::Bzhi
+                | M::Call
                 | M::Cmp
                 | M::Dec
                 | M::Endbr64
@@ -254,7 +273,9 @@ fn is_useful(instruction: &Instruction) -> bool {
                 | M::Or
                 | M::Pdep
                 | M::Pext
+                | M::Pop
                 | M::Popcnt
+                | M::Push
                 | M::Ret
                 | M::Rol
                 | M::Ror

@@ -3,6 +3,7 @@
 use iced_x86::{ConditionCode, Register};
 
 use super::registers::{COUNT, general};
+use super::stack::{Frame, Stack};
 use crate::audit::number::{Number, low_bits};
 use crate::audit::value::Value;
 
@@ -14,6 +15,7 @@ pub(super) struct State {
     pub(super) has_element: bool,
     /// Whether upper halves of vector registers may be in use.
     pub(super) has_upper_halves: bool,
+    pub(super) stack: Stack,
 }
 
 /// What the flags say, as long as the registers that are named have not changed.
@@ -70,7 +72,17 @@ impl State {
             flags: Flags::Unknown,
             has_element,
             has_upper_halves: false,
+            stack: Stack::Unused,
         }
+    }
+
+    /// The same in a function that may use the stack.
+    pub(super) fn with_frame(mut self, frame: Frame) -> Self {
+        for (register, value) in Frame::registers() {
+            self.values[register] = value;
+        }
+        self.stack = Stack::Frame(frame);
+        self
     }
 
     pub(super) fn value(&self, register: usize) -> Value {
@@ -126,6 +138,7 @@ impl State {
             },
             has_element: self.has_element && other.has_element,
             has_upper_halves: self.has_upper_halves || other.has_upper_halves,
+            stack: self.stack.join(&other.stack),
         }
     }
 

@@ -8,12 +8,13 @@ use iced_x86::{ConditionCode, Instruction, Mnemonic, OpKind, Register};
 use super::function::{Op, negate};
 use super::registers::{COUNT, general};
 use super::rules::{is_cmov, is_setcc};
+use super::stack::{self, Stack};
 use super::state::{Flags, Operand, State};
 use crate::audit::Accesses;
 use crate::audit::fault::FaultKind;
 use crate::audit::layout::Layout;
 use crate::audit::number::{Number, low_bits};
-use crate::audit::value::Value;
+use crate::audit::value::{Base, Value};
 
 /// What cannot be proved of an instruction.
 pub(super) type Doubt = (FaultKind, String);
@@ -29,6 +30,8 @@ pub(super) fn step(
     counts: &mut Accesses,
 ) -> Result<(), Doubt> {
     let instruction = &op.instruction;
+    let rsp = state.read(Register::RSP);
+    let key = state.read(Register::RDI);
     let (loaded, doubt) = match access(layout, state, op, counts) {
         Ok(loaded) => (loaded, None),
         Err(doubt) => (Value::ANY, Some(doubt)),
@@ -52,7 +55,16 @@ pub(super) fn step(
     if instruction.rflags_modified() != 0 {
         state.flags = flags;
     }
+    let doubt = doubt.or(stack::step(state, op, rsp).err());
     match instruction.mnemonic() {
+        Mnemonic::Call => {
+            // The callee leaves upper halves clean, if they are when it is called.
+            state.flags = Flags::Unknown;
+            if key != Value::Pointer(Base::Key { ahead: 0 }.pointer()) || !state.has_element {
+                let detail = format!("lookup takes the current key, not {key}");
+                return Err((FaultKind::Call, detail));
+            }
+        }
         Mnemonic::Vzeroupper | Mnemonic::Vzeroall => state.has_upper_halves = false,
         Mnemonic::Ret if state.has_upper_halves => {
             let detail = "upper halves of vector registers may be in use".into();
@@ -69,7 +81,7 @@ pub(super) fn step(
 /// Proves the memory access of an instruction, if it has one, and tells what it loads.
 fn access(
     layout: Layout<'_>,
-    state: &State,
+    state: &mut State,
     op: &Op,
     counts: &mut Accesses,
 ) -> Result<Value, Doubt> {
@@ -82,7 +94,18 @@ fn access(
         FaultKind::Read
     };
     let address = address(layout, state, &op.instruction);
+    let rsp = state.read(Register::RSP);
+    let source = state.read(op.instruction.op1_register());
     let proof = match address {
+        Value::Pointer(pointer) if pointer.base == Base::Stack => match &mut state.stack {
+            _ if !layout.is_aligned(pointer, access.alignment) => {
+                Err(format!("not at a multiple of {}", access.alignment))
+            }
+            Stack::Frame(frame) => frame
+                .access(rsp, pointer, access, &op.instruction, source)
+                .inspect(|_| counts.scratch += 1),
+            _ => Err("it is not known what is on the stack".into()),
+        },
         Value::Pointer(pointer) => layout.access(pointer, access, state.has_element, counts),
         _ => Err("not an address of anything".into()),
     };
