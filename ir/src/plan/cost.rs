@@ -6,8 +6,8 @@
 //!
 //! The level is the smallest cache that holds all tables of the structure. Figures are for throughput with random keys:
 //! out-of-order execution overlaps independent lookups, so that a dependent load costs little while tables are near.
-//! `per_instruction` and the lines come from the measurements of the design's prototypes (structures.md, "Cost model",
-//! x86-64 at 3.4 GHz, 2026); only ratios between structures matter for the choice.
+//! `per_instruction` and the lines were measured on throw-away prototypes before the project began (x86-64 at 3.4 GHz, 2026);
+//! only ratios between structures matter for the choice. They are not calibrated on this code yet.
 
 use crate::structure::Cost;
 

@@ -10,8 +10,6 @@
 //! The masks of all vectors together are one scalar with bit i for rule i. The bit after the last rule is always set, so
 //! that the position of the first bit is either a rule or the number that stands for a miss: no branch, no compare.
 //! Only the row number waits for a load, so this is the fastest structure while the rules are few; its cost grows with their number.
-//!
-//! The idea is that of comparing a whole leaf at once, as HyperSplit's and EffiCuts' successors do with SIMD.
 
 use crate::builder::ProgramBuilder;
 use crate::entity::ValueId;
