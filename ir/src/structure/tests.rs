@@ -282,3 +282,18 @@ fn rules_that_can_never_win_are_left_out() {
         (4, 2)
     );
 }
+
+#[test]
+fn ten_thousand_repeats_are_one_rule_at_the_least_effort() {
+    let rule = Rule::new([range(5, 77), Match::Any]);
+    let rules = set(ports(), std::iter::repeat_n(rule, 10_000));
+    let options = Options {
+        effort: crate::plan::Effort::Fast,
+        ..Options::default()
+    };
+    assert_eq!(
+        plan(&rules, &options).unwrap().decision().live_rules(),
+        1,
+        "repeats that stay alive fill buckets and blocks"
+    );
+}
