@@ -37,19 +37,9 @@ impl Parser {
         let mut block = Block::default();
         let open = self.reader.expect(b'{', "`{`")?;
         self.reader.open_scope();
-        loop {
-            let word = self.reader.peek();
-            match word.kind() {
-                TokenKind::Newline | TokenKind::Punctuation(b';') => {
-                    self.reader.next();
-                    continue;
-                }
-                TokenKind::Punctuation(b'}') => break,
-                TokenKind::End => {
-                    return Err(self.reader.error(open.place(), "`{` without its `}`"));
-                }
-                TokenKind::Word => {}
-                _ => return Err(expected_statement(&self.reader, word)),
+        while let Some(word) = self.reader.peek_statement(open)? {
+            if word.kind() != TokenKind::Word {
+                return Err(expected_statement(&self.reader, word));
             }
             if !self.common_statement()? {
                 self.reader.next();

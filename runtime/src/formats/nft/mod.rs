@@ -308,19 +308,9 @@ impl Parser {
         }
         let open = self.reader.next();
         self.reader.open_scope();
-        loop {
-            let word = self.reader.peek();
-            match word.kind() {
-                TokenKind::Newline | TokenKind::Punctuation(b';') => {
-                    self.reader.next();
-                    continue;
-                }
-                TokenKind::Punctuation(b'}') => break,
-                TokenKind::End => {
-                    return Err(self.reader.error(open.place(), "`{` without its `}`"));
-                }
-                TokenKind::Word => {}
-                _ => return Err(self.expected_in_table(word)),
+        while let Some(word) = self.reader.peek_statement(open)? {
+            if word.kind() != TokenKind::Word {
+                return Err(self.expected_in_table(word));
             }
             if !self.common_statement()? {
                 self.table_statement(&table, word)?;

@@ -181,6 +181,23 @@ impl Reader {
         word
     }
 
+    /// What the next statement of the block that `open` opened starts with; `None` before the block's `}`.
+    pub(super) fn peek_statement(&mut self, open: Word) -> Result<Option<Word>, FormatError> {
+        loop {
+            let word = self.peek();
+            match word.kind() {
+                TokenKind::Newline | TokenKind::Punctuation(b';') => {
+                    self.next();
+                }
+                TokenKind::Punctuation(b'}') => return Ok(None),
+                TokenKind::End => {
+                    return Err(self.error(open.place(), "`{` without its `}`"));
+                }
+                _ => return Ok(Some(word)),
+            }
+        }
+    }
+
     /// The next word after variables are replaced; it is not yet read.
     ///
     /// # Errors
