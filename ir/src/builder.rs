@@ -38,6 +38,7 @@ impl ProgramBuilder {
             layout,
             verdicts,
             tables: Vec::new(),
+            scratch: 0,
             blocks: Vec::new(),
         };
         let mut builder = Self {
@@ -53,6 +54,13 @@ impl ProgramBuilder {
     pub fn table(&mut self, table: Table) -> TableId {
         self.program.tables.push(table);
         TableId::new(self.program.tables.len() as u32 - 1)
+    }
+
+    /// Adds so many 32-bit numbers to scratch and yields the index of the first.
+    pub fn scratch(&mut self, numbers: u32) -> u32 {
+        let first = self.program.scratch;
+        self.program.scratch = first.saturating_add(numbers);
+        first
     }
 
     /// Adds a block with parameters of these types; it does not become current. Until it gets a terminator it ends in a
@@ -192,6 +200,42 @@ impl ProgramBuilder {
             first,
             lanes,
         })
+    }
+
+    /// [`Inst::LoadLanesAt`]
+    pub fn load_lanes_at(
+        &mut self,
+        row: ValueId,
+        column: u8,
+        index: ValueId,
+        lanes: u8,
+    ) -> ValueId {
+        self.inst(Inst::LoadLanesAt {
+            row,
+            column,
+            index,
+            lanes,
+        })
+    }
+
+    /// [`Inst::AndLanes`]
+    pub fn and_lanes(&mut self, a: ValueId, b: ValueId) -> ValueId {
+        self.inst(Inst::AndLanes { a, b })
+    }
+
+    /// [`Inst::LoadScratch`]
+    pub fn load_scratch(&mut self, index: ValueId) -> ValueId {
+        self.inst(Inst::LoadScratch { index })
+    }
+
+    /// [`Inst::LoadScratchLanes`]
+    pub fn load_scratch_lanes(&mut self, index: ValueId, lanes: u8) -> ValueId {
+        self.inst(Inst::LoadScratchLanes { index, lanes })
+    }
+
+    /// [`Inst::OrScratch`]
+    pub fn or_scratch(&mut self, index: ValueId, bits: ValueId) {
+        self.inst(Inst::OrScratch { index, bits });
     }
 
     /// [`Inst::Splat`]

@@ -4,12 +4,14 @@
 //! Program
 //! ├── layout   which key bytes there are
 //! ├── tables   immutable data, split into columns whose largest value is declared
+//! ├── scratch  32-bit numbers that the lookup may change, all zero when it starts
 //! └── blocks   block 0 is the entry; parameters, instructions, one terminator
 //! ```
 //!
 //! **Types.** A *scalar* is an unsigned 64-bit number with an upper bound that the verifier knows. A *row* is the address of
 //! one row of one table; nothing but loads can use it, so it cannot escape. *Lanes* are 4, 8 or 16 unsigned 32-bit
-//! numbers, one rule of a bucket each. A *mask* is one truth value per lane.
+//! numbers, one rule of a bucket each; or a piece of a bit vector, bit i being bit i mod 32 of lane i / 32. A *mask* is one
+//! truth value per lane. An instruction that only changes scratch defines a value that is *nothing*.
 //!
 //! **Bounds.** Every access is an index that the verifier has proved to be in range, or a constant: emitted code needs no
 //! checks. That is why a [`Column`] declares the largest value that it holds, and why shifts, `pext` and minima exist in
@@ -20,8 +22,8 @@
 //!
 //! A `Program` is plain data and may be nonsense. [`VerifiedProgram`](crate::VerifiedProgram) is the one that runs.
 //!
-//! **Room.** Scratch, calls of other programs and bit vectors come with the structures that need them: each is one more
-//! [`Inst`] variant with its rule in the verifier, plus one more [`Type`]; blocks already carry parameters of any type.
+//! **Room.** Calls of other programs come with the chains that need them: one more [`Inst`] variant with its rule in the
+//! verifier.
 
 use std::sync::Arc;
 
@@ -41,6 +43,8 @@ pub struct Program {
     pub verdicts: u32,
     /// The tables that it loads from.
     pub tables: Vec<Table>,
+    /// Number of 32-bit numbers that a lookup may change as it goes, all zero when it starts: bytes of stack, four each.
+    pub scratch: u32,
     /// The basic blocks; block 0 is the entry and has no parameters.
     pub blocks: Vec<Block>,
 }
@@ -130,6 +134,8 @@ pub enum Type {
     Lanes(u8),
     /// One truth value for each of that many lanes.
     Mask(u8),
+    /// No value at all.
+    Nothing,
 }
 
 /// Scalar operations on two scalars; arithmetic is modulo 2^64.
@@ -278,6 +284,44 @@ pub enum Inst {
         /// How many: 4, 8 or 16.
         lanes: u8,
     },
+    /// The `index`-th run of `lanes` adjacent 4-byte numbers of a column of a row, as lanes; the run is provably inside the
+    /// column.
+    LoadLanesAt {
+        /// The row.
+        row: ValueId,
+        /// Position in the table's columns.
+        column: u8,
+        /// Which run: it starts at number `index * lanes`.
+        index: ValueId,
+        /// How many: 4, 8 or 16.
+        lanes: u8,
+    },
+    /// One number of scratch, at an index that is provably inside.
+    LoadScratch {
+        /// Which number.
+        index: ValueId,
+    },
+    /// The `index`-th run of `lanes` adjacent numbers of scratch, as lanes; provably inside.
+    LoadScratchLanes {
+        /// Which run: it starts at number `index * lanes`.
+        index: ValueId,
+        /// How many: 4, 8 or 16.
+        lanes: u8,
+    },
+    /// Sets bits of one number of scratch: those of the scalar `bits`, provably below 2^32.
+    OrScratch {
+        /// Which number, provably inside.
+        index: ValueId,
+        /// The bits to set.
+        bits: ValueId,
+    },
+    /// Lane by lane `a & b`.
+    AndLanes {
+        /// First operand.
+        a: ValueId,
+        /// Second operand.
+        b: ValueId,
+    },
     /// The scalar `a`, provably below 2^32, in each lane.
     Splat {
         /// The operand.
@@ -392,6 +436,7 @@ impl Inst {
             Self::Binary { a, b, .. }
             | Self::Compare { a, b, .. }
             | Self::CompareLanes { a, b, .. }
+            | Self::AndLanes { a, b }
             | Self::CombineMasks { a, b, .. } => {
                 f(a);
                 f(b);
@@ -414,6 +459,15 @@ impl Inst {
                 }
             }
             Self::LoadLanes { row, .. } => f(row),
+            Self::LoadLanesAt { row, index, .. } => {
+                f(row);
+                f(index);
+            }
+            Self::LoadScratch { index } | Self::LoadScratchLanes { index, .. } => f(index),
+            Self::OrScratch { index, bits } => {
+                f(index);
+                f(bits);
+            }
             Self::InRangeLanes { x, lo, len } => {
                 f(x);
                 f(lo);

@@ -2,7 +2,7 @@
 //! program or an error with line and column.
 //!
 //! ```text
-//! program    = layout "verdicts" NUMBER table* block*
+//! program    = layout "verdicts" NUMBER table* ["scratch" NUMBER] block*
 //! layout     = "layout" "len" "=" NUMBER "{" (KIND ["." NUMBER] STRING "at" NUMBER ("big" | "little"))* "}"
 //! table      = TABLE STRING "row_bytes" "=" NUMBER "{" column* "data" HEX* "}"
 //! column     = STRING "u"BITS "x" NUMBER "at" NUMBER "max" "=" NUMBER ["result"]
@@ -75,6 +75,13 @@ impl<'a> Parser<'a> {
             self.numbered("table", tables.len())?;
             tables.push(self.table()?);
         }
+        let scratch = match self.peek_word() {
+            "scratch" => {
+                self.word();
+                self.number()?
+            }
+            _ => 0,
+        };
         let mut blocks = Vec::new();
         while !self.is_at_end() {
             self.numbered("block", blocks.len())?;
@@ -84,6 +91,7 @@ impl<'a> Parser<'a> {
             layout,
             verdicts,
             tables,
+            scratch,
             blocks,
         })
     }
@@ -215,6 +223,7 @@ impl<'a> Parser<'a> {
             }
             (_, "lanes") => Ok(Type::Lanes(self.suffix()?)),
             (_, "mask") => Ok(Type::Mask(self.suffix()?)),
+            (_, "nothing") => Ok(Type::Nothing),
             (at, word) => Err((at, format!("`{word}` is no type"))),
         }
     }
@@ -279,6 +288,36 @@ impl<'a> Parser<'a> {
                     first,
                     lanes,
                 }
+            }
+            "load_lanes_at" => {
+                let lanes = self.suffix()?;
+                let row = self.value()?;
+                let column = self.suffix()?;
+                let index = self.in_brackets(Self::value)?;
+                Inst::LoadLanesAt {
+                    row,
+                    column,
+                    index,
+                    lanes,
+                }
+            }
+            "load_scratch" => Inst::LoadScratch {
+                index: self.in_brackets(Self::value)?,
+            },
+            "load_scratch_lanes" => {
+                let lanes = self.suffix()?;
+                let index = self.in_brackets(Self::value)?;
+                Inst::LoadScratchLanes { index, lanes }
+            }
+            "or_scratch" => {
+                let index = self.in_brackets(Self::value)?;
+                self.symbol(',')?;
+                let bits = self.value()?;
+                Inst::OrScratch { index, bits }
+            }
+            "and_lanes" => {
+                let [a, b] = self.values()?;
+                Inst::AndLanes { a, b }
             }
             "splat" => {
                 let lanes = self.suffix()?;

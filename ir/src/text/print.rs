@@ -38,6 +38,9 @@ fn write_program(
         write!(f, "\ntable{i} ")?;
         write_table(f, table)?;
     }
+    if program.scratch > 0 {
+        writeln!(f, "\nscratch {}", program.scratch)?;
+    }
     let rows = row_values(program);
     for (i, block) in program.blocks.iter().enumerate() {
         write!(f, "\nblock{i}")?;
@@ -76,7 +79,9 @@ fn write_comment(
     bound: Option<u64>,
 ) -> fmt::Result {
     let column = match inst {
-        Inst::Load { row, column, .. } | Inst::LoadLanes { row, column, .. } => rows
+        Inst::Load { row, column, .. }
+        | Inst::LoadLanes { row, column, .. }
+        | Inst::LoadLanesAt { row, column, .. } => rows
             .get(&row)
             .and_then(|table| program.tables.get(table.index()))
             .and_then(|table| table.columns.get(usize::from(column))),
@@ -164,6 +169,7 @@ impl fmt::Display for Type {
             Self::Row(table) => write!(f, "row.{table}"),
             Self::Lanes(lanes) => write!(f, "lanes.{lanes}"),
             Self::Mask(lanes) => write!(f, "mask.{lanes}"),
+            Self::Nothing => f.write_str("nothing"),
         }
     }
 }
@@ -249,6 +255,18 @@ impl fmt::Display for Inst {
                 first,
                 lanes,
             } => write!(f, "load_lanes.{lanes} {row}.{column}[{first}]"),
+            Self::LoadLanesAt {
+                row,
+                column,
+                index,
+                lanes,
+            } => write!(f, "load_lanes_at.{lanes} {row}.{column}[{index}]"),
+            Self::LoadScratch { index } => write!(f, "load_scratch [{index}]"),
+            Self::LoadScratchLanes { index, lanes } => {
+                write!(f, "load_scratch_lanes.{lanes} [{index}]")
+            }
+            Self::OrScratch { index, bits } => write!(f, "or_scratch [{index}], {bits}"),
+            Self::AndLanes { a, b } => write!(f, "and_lanes {a}, {b}"),
             Self::Splat { a, lanes } => write!(f, "splat.{lanes} {a}"),
             Self::CompareLanes { op, a, b } => {
                 write!(f, "{} {a}, {b}", name_of(&LaneCompareOp::NAMES, op))

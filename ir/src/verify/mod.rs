@@ -15,16 +15,20 @@
 //!
 //! *Types and bounds*
 //! 7. Operands have the type that the instruction asks for; lanes and masks have 4, 8 or 16 lanes, equal in one instruction.
+//!    No parameter is nothing.
 //! 8. A key load lies inside the key; its width is 1, 2, 4 or 8 bytes.
-//! 9. A `row` index is below the number of rows; a `load` index is below the column's count; `load_lanes` reads 4-byte
-//!    numbers inside the column.
-//! 10. Shifts are below 64. What is splatted is below 2^32.
+//! 9. A `row` index is below the number of rows; a `load` index is below the column's count; `load_lanes` and
+//!    `load_lanes_at` read 4-byte numbers inside the column.
+//! 10. Shifts are below 64. What is splatted or goes to scratch is below 2^32.
 //! 11. A returned value is below 2^32.
 //!
 //! *Tables*
 //! 12. A table has at least one row, a whole number of rows, 1 to 256 columns and at most 2^32 bytes.
 //! 13. Columns lie inside the row, are aligned to their width of 1, 2, 4 or 8 bytes, do not overlap, and hold no number
 //!     above their declared maximum; where numbers are results, each is below `verdicts` or is [`MISS`](crate::MISS).
+//!
+//! *Scratch*
+//! 14. There are at most 2^14 numbers of scratch; what is read or changed there lies inside.
 //!
 //! All faults are reported, not only the first; but those of types and bounds only where structure and tables have none.
 //!
@@ -55,6 +59,8 @@ use dominators::Dominators;
 pub const MAX_TRIPS: u32 = 1 << 24;
 /// Most instructions that one lookup may take.
 pub const MAX_STEPS: u64 = 1 << 30;
+/// Most 32-bit numbers of scratch: 64 KiB of the caller's stack.
+pub const MAX_SCRATCH: u32 = 1 << 14;
 /// Most bytes of one table.
 pub const MAX_TABLE_BYTES: u64 = 1 << 32;
 
@@ -157,6 +163,7 @@ impl VerifiedProgram {
 pub fn verify(program: Program) -> Result<VerifiedProgram, VerifyError> {
     let mut verifier = Verifier::new(&program);
     verifier.tables();
+    verifier.scratch();
     verifier.structure();
     // Types and bounds mean something only where tables, control flow and numbering do.
     if verifier.faults.is_empty() {

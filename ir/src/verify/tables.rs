@@ -1,7 +1,7 @@
-//! Rules 12 and 13: what a table is, and that its columns hold no more than they say.
+//! Rules 12 to 14: what a table is, that its columns hold no more than they say, and how much scratch there may be.
 
 use super::facts::low_bits;
-use super::{Fault, MAX_TABLE_BYTES, Verifier};
+use super::{Fault, MAX_SCRATCH, MAX_TABLE_BYTES, Verifier};
 use crate::entity::TableId;
 use crate::program::{Column, MISS, Table};
 
@@ -48,6 +48,13 @@ impl Verifier<'_> {
                 taken.fill(true);
                 self.column(id, table, column);
             }
+        }
+    }
+
+    pub(super) fn scratch(&mut self) {
+        let scratch = self.program.scratch;
+        if scratch > MAX_SCRATCH {
+            fault!(self, "{scratch} numbers of scratch, above {MAX_SCRATCH}");
         }
     }
 

@@ -12,8 +12,10 @@ impl<'a> Verifier<'a> {
         for (b, block) in program.blocks.iter().enumerate() {
             self.at = (Some(BlockId::new(b as u32)), None);
             for (i, &(value, ty)) in block.params.iter().enumerate() {
-                if let Type::Lanes(lanes) | Type::Mask(lanes) = ty {
-                    self.lane_count(lanes);
+                match ty {
+                    Type::Lanes(lanes) | Type::Mask(lanes) => self.lane_count(lanes),
+                    Type::Nothing => fault!(self, "parameter {value} is nothing"),
+                    Type::Scalar | Type::Row(_) => {}
                 }
                 let row_max = match ty {
                     Type::Row(table) => self.table(table).map_or(0, |t| t.rows() as u64 - 1),
@@ -201,6 +203,19 @@ impl<'a> Verifier<'a> {
         }
     }
 
+    /// The first number after the last run of `lanes` numbers that `index` may name.
+    fn run_end(&mut self, b: usize, index: ValueId, lanes: u8) -> u64 {
+        let runs = self.scalar(b, index).max.saturating_add(1);
+        runs.saturating_mul(lanes.into())
+    }
+
+    fn in_scratch(&mut self, end: u64) {
+        let scratch = self.program.scratch;
+        if end > scratch.into() {
+            fault!(self, "scratch up to number {end}, there are {scratch}");
+        }
+    }
+
     fn table(&mut self, id: TableId) -> Option<&'a Table> {
         let table = self.program.tables.get(id.index());
         if table.is_none() {
@@ -353,6 +368,51 @@ impl<'a> Verifier<'a> {
                     }
                 }
                 of(Type::Lanes(lanes))
+            }
+            Inst::LoadLanesAt {
+                row,
+                column,
+                index,
+                lanes,
+            } => {
+                self.lane_count(lanes);
+                let end = self.run_end(b, index, lanes);
+                if let Some(column) = self.column_of(b, row, column)
+                    && (column.bytes != 4 || end > column.count.into())
+                {
+                    fault!(
+                        self,
+                        "lanes up to {end} of column `{}`: {} x {} bytes",
+                        column.name,
+                        column.count,
+                        column.bytes
+                    );
+                }
+                of(Type::Lanes(lanes))
+            }
+            Inst::LoadScratch { index } => {
+                let end = self.run_end(b, index, 1);
+                self.in_scratch(end);
+                scalar(u32::MAX.into())
+            }
+            Inst::LoadScratchLanes { index, lanes } => {
+                self.lane_count(lanes);
+                let end = self.run_end(b, index, lanes);
+                self.in_scratch(end);
+                of(Type::Lanes(lanes))
+            }
+            Inst::OrScratch { index, bits } => {
+                let end = self.run_end(b, index, 1);
+                self.in_scratch(end);
+                let max = self.scalar(b, bits).max;
+                if max > u64::from(u32::MAX) {
+                    fault!(self, "{bits} may be as large as {max}, beyond 32 bits");
+                }
+                of(Type::Nothing)
+            }
+            Inst::AndLanes { a, b: second } => {
+                let lanes = [self.lanes(b, a), self.lanes(b, second)];
+                of(Type::Lanes(self.same(lanes)))
             }
             Inst::Splat { a, lanes } => {
                 self.lane_count(lanes);
