@@ -31,8 +31,9 @@ pub(super) fn decode(program: &VerifiedProgram) -> Interpreter {
     Interpreter {
         code: decoder.code,
         tables: tables.map(|table| table.data.clone()).collect(),
-        scalars: (decoder.scalars + decoder.scratch) as usize,
-        lanes: (decoder.lanes + decoder.scratch) as usize,
+        scalars: (decoder.scalars + decoder.saved) as usize,
+        lanes: (decoder.lanes + decoder.saved) as usize,
+        scratch: program.program().scratch as usize,
     }
 }
 
@@ -43,7 +44,7 @@ struct Decoder<'a> {
     scalars: u32,
     lanes: u32,
     /// Slots behind those of the values, of each sort, that hold arguments while parameters are overwritten.
-    scratch: u32,
+    saved: u32,
     code: Vec<Op>,
 }
 
@@ -54,7 +55,8 @@ impl<'a> Decoder<'a> {
             .map(|value| {
                 let next = match program.facts(ValueId::new(value)).ty {
                     Type::Lanes(_) => &mut lanes,
-                    Type::Scalar | Type::Row(_) | Type::Mask(_) => &mut scalars,
+                    // What is nothing has a slot that no operation uses.
+                    Type::Scalar | Type::Row(_) | Type::Mask(_) | Type::Nothing => &mut scalars,
                 };
                 *next += 1;
                 *next - 1
@@ -65,7 +67,7 @@ impl<'a> Decoder<'a> {
             slots,
             scalars,
             lanes,
-            scratch: 0,
+            saved: 0,
             code: Vec::new(),
         }
     }
@@ -85,7 +87,7 @@ impl<'a> Decoder<'a> {
     fn lanes_of(&self, value: ValueId) -> u8 {
         match self.ty(value) {
             Type::Lanes(lanes) | Type::Mask(lanes) => lanes,
-            Type::Scalar | Type::Row(_) => unreachable!("verified: the operand is a vector"),
+            _ => unreachable!("verified: the operand is a vector"),
         }
     }
 
@@ -177,6 +179,40 @@ impl<'a> Decoder<'a> {
                     lanes,
                 }
             }
+            Inst::LoadLanesAt {
+                row,
+                column,
+                index,
+                lanes,
+            } => {
+                let (table, &Column { offset, .. }) = self.column(row, column);
+                Op::LoadLanesAt {
+                    to,
+                    table,
+                    row: slot(row),
+                    offset,
+                    lanes,
+                    index: slot(index),
+                }
+            }
+            Inst::LoadScratch { index } => Op::LoadScratch {
+                to,
+                index: slot(index),
+            },
+            Inst::LoadScratchLanes { index, lanes } => Op::LoadScratchLanes {
+                to,
+                index: slot(index),
+                lanes,
+            },
+            Inst::OrScratch { index, bits } => Op::OrScratch {
+                index: slot(index),
+                bits: slot(bits),
+            },
+            Inst::AndLanes { a, b } => Op::AndLanes {
+                to,
+                a: slot(a),
+                b: slot(b),
+            },
             Inst::Splat { a, lanes: _ } => Op::Splat { to, a: slot(a) },
             Inst::CompareLanes { op, a, b } => Op::CompareLanes {
                 op,
@@ -279,11 +315,11 @@ impl<'a> Decoder<'a> {
         let params = params.iter().skip(usize::from(counter.is_some()));
         let mut overwritten = HashSet::new();
         let mut copies = Vec::new();
-        let mut scratch = 0;
+        let mut used = 0;
         for (&arg, &(param, ty)) in args.iter().zip(params) {
             let (mut from, to) = (self.slot(arg), self.slot(param));
             if overwritten.contains(&arg) {
-                let saved = scratch
+                let saved = used
                     + if matches!(ty, Type::Lanes(_)) {
                         self.lanes
                     } else {
@@ -291,12 +327,12 @@ impl<'a> Decoder<'a> {
                     };
                 self.code.push(copy(ty, saved, from));
                 from = saved;
-                scratch += 1;
+                used += 1;
             }
             copies.push(copy(ty, to, from));
             overwritten.insert(param);
         }
-        self.scratch = self.scratch.max(scratch);
+        self.saved = self.saved.max(used);
         self.code.extend(copies);
         // The counter as an argument is that of the trip that ends.
         self.code
@@ -309,5 +345,6 @@ fn copy(ty: Type, to: Slot, from: Slot) -> Op {
     match ty {
         Type::Lanes(_) => Op::CopyLanes { to, from },
         Type::Scalar | Type::Row(_) | Type::Mask(_) => Op::CopyScalar { to, from },
+        Type::Nothing => unreachable!("verified: no parameter is nothing"),
     }
 }

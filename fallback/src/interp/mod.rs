@@ -25,6 +25,8 @@ type Pc = u32;
 const STACK_SCALARS: usize = 64;
 /// See [`STACK_SCALARS`].
 const STACK_LANES: usize = 24;
+/// See [`STACK_SCALARS`].
+const STACK_SCRATCH: usize = 64;
 
 /// A lookup that is interpreted.
 #[derive(Clone, Debug)]
@@ -33,6 +35,7 @@ pub struct Interpreter {
     tables: Vec<Arc<[u8]>>,
     scalars: usize,
     lanes: usize,
+    scratch: usize,
 }
 
 /// One step of a lookup.
@@ -106,6 +109,32 @@ enum Op {
         row: Slot,
         offset: u32,
         lanes: u8,
+    },
+    LoadLanesAt {
+        to: Slot,
+        table: TableId,
+        row: Slot,
+        offset: u32,
+        lanes: u8,
+        index: Slot,
+    },
+    LoadScratch {
+        to: Slot,
+        index: Slot,
+    },
+    LoadScratchLanes {
+        to: Slot,
+        index: Slot,
+        lanes: u8,
+    },
+    OrScratch {
+        index: Slot,
+        bits: Slot,
+    },
+    AndLanes {
+        to: Slot,
+        a: Slot,
+        b: Slot,
     },
     Splat {
         to: Slot,
@@ -188,22 +217,25 @@ impl Interpreter {
     /// The row of the rule that wins for `key`, or [`MISS`]. Never panics.
     #[must_use]
     pub fn lookup(&self, key: KeyRef<'_>) -> u32 {
-        if self.scalars <= STACK_SCALARS && self.lanes <= STACK_LANES {
-            let (mut scalars, mut lanes) = ([0; STACK_SCALARS], [[0; 16]; STACK_LANES]);
+        let fits = self.scalars <= STACK_SCALARS
+            && self.lanes <= STACK_LANES
+            && self.scratch <= STACK_SCRATCH;
+        if fits {
             self.run(
                 key.bytes(),
                 Frame {
-                    scalars: &mut scalars,
-                    lanes: &mut lanes,
+                    scalars: &mut [0; STACK_SCALARS],
+                    lanes: &mut [[0; 16]; STACK_LANES],
+                    scratch: &mut [0; STACK_SCRATCH],
                 },
             )
         } else {
-            let (mut scalars, mut lanes) = (vec![0; self.scalars], vec![[0; 16]; self.lanes]);
             self.run(
                 key.bytes(),
                 Frame {
-                    scalars: &mut scalars,
-                    lanes: &mut lanes,
+                    scalars: &mut vec![0; self.scalars],
+                    lanes: &mut vec![[0; 16]; self.lanes],
+                    scratch: &mut vec![0; self.scratch],
                 },
             )
         }
@@ -288,12 +320,34 @@ impl Interpreter {
                     offset,
                     lanes,
                 } => {
-                    let bytes = bytes_at(self.table(table), frame.address(row, offset), 4 * lanes);
-                    let mut loaded = [0; 16];
-                    for (lane, bytes) in loaded.iter_mut().zip(bytes.chunks_exact(4)) {
-                        *lane = little_endian(bytes) as u32;
-                    }
-                    frame.set_lanes(to, loaded);
+                    let start = frame.address(row, offset);
+                    frame.set_lanes(to, lanes_at(self.table(table), start, lanes));
+                }
+                Op::LoadLanesAt {
+                    to,
+                    table,
+                    row,
+                    offset,
+                    lanes,
+                    index,
+                } => {
+                    let start = frame.scalar(index).wrapping_mul(4 * u64::from(lanes)) as usize;
+                    let start = frame.address(row, offset).wrapping_add(start);
+                    frame.set_lanes(to, lanes_at(self.table(table), start, lanes));
+                }
+                Op::LoadScratch { to, index } => {
+                    let number = frame.scratch(frame.scalar(index), 1)[0];
+                    frame.set(to, number.into());
+                }
+                Op::LoadScratchLanes { to, index, lanes } => {
+                    frame.set_lanes(to, frame.scratch(frame.scalar(index), lanes));
+                }
+                Op::OrScratch { index, bits } => {
+                    frame.or_scratch(frame.scalar(index), frame.scalar(bits) as u32);
+                }
+                Op::AndLanes { to, a, b } => {
+                    let (a, b) = (frame.lanes(a), frame.lanes(b));
+                    frame.set_lanes(to, std::array::from_fn(|i| a[i] & b[i]));
                 }
                 Op::Splat { to, a } => frame.set_lanes(to, [frame.scalar(a) as u32; 16]),
                 Op::CompareLanes {
@@ -426,6 +480,16 @@ fn bytes_at(bytes: &[u8], start: usize, count: u8) -> &[u8] {
     found.unwrap_or(&[])
 }
 
+/// Adjacent 4-byte numbers as lanes.
+fn lanes_at(bytes: &[u8], start: usize, count: u8) -> Lanes {
+    let mut lanes = [0; 16];
+    let bytes = bytes_at(bytes, start, 4 * count);
+    for (lane, bytes) in lanes.iter_mut().zip(bytes.chunks_exact(4)) {
+        *lane = little_endian(bytes) as u32;
+    }
+    lanes
+}
+
 fn big_endian(bytes: &[u8]) -> u64 {
     bytes
         .iter()
@@ -439,10 +503,11 @@ fn little_endian(bytes: &[u8]) -> u64 {
         .fold(0, |number, &byte| (number << 8) | u64::from(byte))
 }
 
-/// The values of one lookup. Slots that do not exist read as zero and swallow writes.
+/// The values and the scratch of one lookup. What does not exist reads as zero and swallows writes.
 struct Frame<'a> {
     scalars: &'a mut [u64],
     lanes: &'a mut [Lanes],
+    scratch: &'a mut [u32],
 }
 
 impl Frame<'_> {
@@ -467,6 +532,26 @@ impl Frame<'_> {
         debug_assert!((slot as usize) < self.lanes.len());
         if let Some(lanes) = self.lanes.get_mut(slot as usize) {
             *lanes = value;
+        }
+    }
+
+    /// The `index`-th run of `count` numbers of scratch.
+    fn scratch(&self, index: u64, count: u8) -> Lanes {
+        let start = index.wrapping_mul(count.into()) as usize;
+        let found = self.scratch.get(start..start.wrapping_add(count.into()));
+        debug_assert!(found.is_some(), "a verified program stays inside scratch");
+        let mut lanes = [0; 16];
+        for (lane, &number) in lanes.iter_mut().zip(found.unwrap_or(&[])) {
+            *lane = number;
+        }
+        lanes
+    }
+
+    fn or_scratch(&mut self, index: u64, bits: u32) {
+        let number = self.scratch.get_mut(index as usize);
+        debug_assert!(number.is_some(), "a verified program stays inside scratch");
+        if let Some(number) = number {
+            *number |= bits;
         }
     }
 
