@@ -106,7 +106,8 @@ fn load_depth(program: &Program) -> u32 {
     let mut trips_done = vec![0; program.blocks.len()];
     let mut at = 0;
     while let Some(block) = program.blocks.get(at) {
-        if !is_in_loop(program, at) {
+        let outermost = outermost_loop(program, at);
+        if outermost.is_none_or(|head| head == at && trips_done[at] == 0) {
             depths.of_scratch = depths.of_changes;
         }
         for &(value, ref inst) in &block.insts {
@@ -115,7 +116,10 @@ fn load_depth(program: &Program) -> u32 {
             match inst {
                 Inst::Load { .. } | Inst::LoadLanes { .. } | Inst::LoadLanesAt { .. } => depth += 1,
                 Inst::LoadScratch { .. } | Inst::LoadScratchLanes { .. } => {
-                    depth = depth.max(depths.of_scratch);
+                    depth = depth.max(match outermost {
+                        Some(_) => depths.of_scratch,
+                        None => depths.of_changes,
+                    });
                 }
                 Inst::OrScratch { .. } => depths.of_changes = depths.of_changes.max(depth),
                 _ => {}
@@ -166,13 +170,14 @@ fn load_depth(program: &Program) -> u32 {
     depths.of_values.into_iter().max().unwrap_or(0)
 }
 
-fn is_in_loop(program: &Program, block: usize) -> bool {
+/// The head of the outermost loop around a block.
+fn outermost_loop(program: &Program, block: usize) -> Option<usize> {
     let blocks = program.blocks[block..].iter();
-    let mut ends = blocks.filter_map(|block| match block.terminator {
-        Terminator::Repeat { head, .. } => Some(head),
+    let heads = blocks.filter_map(|block| match block.terminator {
+        Terminator::Repeat { head, .. } => Some(head.index()),
         _ => None,
     });
-    ends.any(|head| head.index() <= block)
+    heads.filter(|&head| head <= block).min()
 }
 
 /// The load depth of each value so far.
@@ -279,17 +284,27 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_out_of_scratch_waits_for_what_went_in() {
-        let first = "scratch 8 block0: v0 = load_key.le8 0 v1 = const 0x3 v2 = and v0, v1 v3 = row table0[v2] v4 = load v3.0";
-        let change = "v5 = or_scratch [v1], v4 v6 = load_scratch [v1] v7 = and v6, v1 v8 = row table0[v7] v9 = load v8.0";
-        let straight = stats(&format!("{first} jump block1 block1: v5 = or_scratch [v1], v4 jump block2
-            block2: v6 = load_scratch [v1] v7 = and v6, v1 v8 = row table0[v7] v9 = load v8.0 return v9"));
-        assert_eq!(straight.dependent_load_depth, 2);
-        let in_a_loop = stats(&format!(
-            "{first} v10 = const 0x0 jump block1(v10)
-            block1(v11: scalar) trips=9: {change} repeat block1, block2 block2: return v9"
-        ));
-        assert_eq!(in_a_loop.dependent_load_depth, 1);
+    fn what_comes_out_of_scratch_waits_for_what_went_in_before_the_loop() {
+        let depth = |rest: &str| {
+            let first = "scratch 8 block0: v0 = load_key.le8 0 v1 = const 0x3 v2 = and v0, v1 v3 = row table0[v2]
+                 v4 = load v3.0 v5 = const 0x0";
+            stats(&format!("{first} {rest}")).dependent_load_depth
+        };
+        let change = "v7 = or_scratch [v1], v4";
+        let load = "v8 = load_scratch [v1] v9 = and v8, v1 v10 = row table0[v9] v11 = load v10.0";
+        let straight = format!("v6 = const 0x0 {change} {load} return v11");
+        assert_eq!(depth(&straight), 2);
+        let in_one = format!(
+            "jump block1(v5) block1(v6: scalar) trips=9: {change} {load} repeat block1, block2
+             block2: return v11"
+        );
+        assert_eq!(depth(&in_one), 1);
+        let in_two = format!(
+            "jump block1(v5) block1(v6: scalar) trips=9: {change} repeat block1, block2(v5)
+             block2(v12: scalar) trips=9: {load} repeat block2, block3
+             block3: return v11"
+        );
+        assert_eq!(depth(&in_two), 2);
     }
 
     #[test]
