@@ -112,29 +112,39 @@ impl Stage {
 
     /// The rows of one group.
     pub(super) fn tables(&self, input: &Input<'_>) -> Vec<Table> {
-        let numbers = self.numbers();
-        let mut data: Vec<Vec<u8>> = self
-            .groups
-            .iter()
-            .map(|group| vec![0; group.values() * numbers * 4])
-            .collect();
+        let row_bytes = 4 * self.numbers();
+        let empty = |group: &Group| vec![0; group.values() * row_bytes];
+        let mut data: Vec<Vec<u8>> = self.groups.iter().map(empty).collect();
+        // Pieces that allow every value of a group are set in all rows at the end: there may be many.
+        let mut wild = vec![vec![0; row_bytes]; self.groups.len()];
         self.for_each_piece(input, |p, _, piece| {
-            for (group, data) in self.groups.iter().zip(&mut data) {
+            let (at, bit) = (p / 8, 1 << (p % 8));
+            for (g, group) in self.groups.iter().enumerate() {
                 let (care, value) = piece[group.field];
                 let (care, value) = (group.of(care), group.of(value));
-                let wild = (group.values() - 1) & !care;
-                // All values that agree in the bits that count: subsets of the wild bits, downwards.
-                let mut free = wild;
+                if care == 0 {
+                    wild[g][at] |= bit;
+                    continue;
+                }
+                // All values that agree in the bits that count: the others take every pattern, downwards.
+                let others = (group.values() - 1) & !care;
+                let mut free = others;
                 loop {
-                    let row = (value & care | free) * numbers * 4;
-                    data[row + p / 8] |= 1 << (p % 8);
+                    data[g][(value & care | free) * row_bytes + at] |= bit;
                     if free == 0 {
                         break;
                     }
-                    free = (free - 1) & wild;
+                    free = (free - 1) & others;
                 }
             }
         });
+        for (rows, wild) in data.iter_mut().zip(&wild) {
+            for row in rows.chunks_mut(row_bytes) {
+                row.iter_mut()
+                    .zip(wild)
+                    .for_each(|(byte, wild)| *byte |= wild);
+            }
+        }
         self.groups
             .iter()
             .zip(data)
