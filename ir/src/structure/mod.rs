@@ -12,6 +12,7 @@
 
 pub(crate) mod bits;
 pub(crate) mod bucket;
+pub(crate) mod common;
 pub(crate) mod compare;
 pub(crate) mod group;
 pub(crate) mod hash;

@@ -15,9 +15,9 @@ use crate::entity::{BlockId, TableId, ValueId};
 use crate::field::ByteOrder;
 use crate::program::{BinaryOp, Column, LaneCompareOp, MISS, Program, Table, Terminator, Type};
 use crate::structure::Input;
+use crate::structure::common::Common;
 use crate::structure::compare::Comparison;
 use crate::structure::pipapo::stage::{Group, Shape, Stage};
-use crate::structure::windows::windows;
 
 /// Bits of a number of a row.
 const BITS: u8 = 32;
@@ -52,7 +52,11 @@ pub(super) fn program(input: &Input<'_>, stages: &[Stage]) -> Program {
         }
     }
     let found = found.unwrap_or_else(|| b.constant(MISS.into()));
-    let differing = emit_common(&mut b, input, stages);
+    let mut common = Common::new(input.layout().len());
+    for wanted in stages.iter().flat_map(|stage| &stage.agreed) {
+        common.want(wanted.offset.into(), wanted.care, wanted.value);
+    }
+    let differing = common.emit(&mut b);
     let found = Comparison::emit_unless_differing(&mut b, differing, found, MISS.into());
     input.finish(b, found)
 }
@@ -132,28 +136,6 @@ fn map_table(input: &Input<'_>, stage: &Stage, next: &Stage, first: u32) -> Tabl
         ],
         data: data.into(),
     }
-}
-
-/// Emits the comparison of all bits in which the pieces agree; yields a scalar that is 0 where they are as wanted.
-fn emit_common(b: &mut ProgramBuilder, input: &Input<'_>, stages: &[Stage]) -> Option<ValueId> {
-    let mut care = vec![0; input.layout().len()];
-    let mut wanted = care.clone();
-    let mut is_impossible = false;
-    for common in stages.iter().flat_map(|stage| &stage.common) {
-        let at = usize::from(common.offset);
-        // Fields may overlap in the key and want different things of one bit.
-        is_impossible |= (wanted[at] ^ common.value) & care[at] & common.care != 0;
-        care[at] |= common.care;
-        wanted[at] |= common.value;
-    }
-    if is_impossible {
-        return Some(b.constant(1));
-    }
-    windows(care.iter().copied()).fold(None, |differing, window| {
-        let x = window.emit(b, &care);
-        let bits = b.binary_const(BinaryOp::Xor, x, window.read(&wanted));
-        Some(differing.map_or(bits, |before| b.binary(BinaryOp::Or, before, bits)))
-    })
 }
 
 /// The code of one stage.

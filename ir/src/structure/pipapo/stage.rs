@@ -49,7 +49,7 @@ impl Group {
 }
 
 /// Bits of one byte of the key, and what they must be.
-pub(super) struct Common {
+pub(super) struct Agreed {
     pub(super) offset: u16,
     pub(super) care: u8,
     pub(super) value: u8,
@@ -72,7 +72,7 @@ pub(super) struct Stage {
     /// The groups in which pieces differ; at least one.
     pub(super) groups: Vec<Group>,
     /// The bits in which all pieces agree.
-    pub(super) common: Vec<Common>,
+    pub(super) agreed: Vec<Agreed>,
     pub(super) shape: Shape,
 }
 
@@ -327,10 +327,10 @@ fn stage(
         // Something has to say that all pieces match.
         groups.push(agreed.swap_remove(0));
     }
-    let common = agreed.into_iter().map(|group| {
+    let agreed = agreed.into_iter().map(|group| {
         let (care, value) = fields[group.field].first;
         let in_byte = |field| (group.of(field) as u8) << group.shift_in_byte();
-        Common {
+        Agreed {
             offset: group.offset,
             care: in_byte(care),
             value: in_byte(value),
@@ -340,7 +340,7 @@ fn stage(
         fields: fields.iter().map(|field| field.id).collect(),
         pieces,
         groups,
-        common: common.collect(),
+        agreed: agreed.collect(),
         shape: Shape::Blocks {
             blocks,
             numbers: vectors.div_ceil(blocks) * lanes,
