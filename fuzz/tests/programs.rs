@@ -256,7 +256,7 @@ fn generator_writes_every_instruction_and_terminator() {
     }
     let all = "const load_key.be8 load_key.be16 load_key.be32 load_key.be64 load_key.le8 load_key.le16 load_key.le32 \
                load_key.le64 and or xor add sub mul mul_hi min max pext shl shr eq ne lt le select first_bit row load \
-               load_lanes.8 splat.8 eq_lanes le_lanes in_range_lanes masked_eq_lanes and_masks or_masks and_not_masks \
+               load_lanes.8 load_lanes_at.8 load_scratch load_scratch_lanes.8 or_scratch and_lanes splat.8 eq_lanes le_lanes in_range_lanes masked_eq_lanes and_masks or_masks and_not_masks \
                lane_bits masked_min horizontal_min jump branch_if repeat return";
     for name in all.split_whitespace() {
         assert!(
@@ -283,6 +283,67 @@ fn generated_programs_answer_differently_for_different_keys() {
     }
     // Some programs throw all of the key away; most must not, or a comparison of engines would prove little.
     assert!(varied >= 60, "{varied} of 100");
+}
+
+/// How many of 300 generated programs answer some key differently once they are changed.
+fn programs_that_notice(change: impl Fn(&mut Program)) -> u32 {
+    let notices = |seed: &u64| {
+        let mut g = Gen::from_size_and_seed(20, *seed);
+        let program = program::program(&mut g, 8);
+        let mut changed = program.clone();
+        change(&mut changed);
+        let layout = program.layout.clone();
+        let [program, changed] = [program, changed].map(|p| Interpreter::new(verified(&p)));
+        (0..20).any(|_| {
+            let key = program::key(&mut g, &layout);
+            let key = layout.key(&key).unwrap();
+            program.lookup(key) != changed.lookup(key)
+        })
+    };
+    (0..300).filter(notices).count() as u32
+}
+
+#[test]
+fn generated_programs_notice_a_load_before_the_bits_are_set() {
+    let noticed = programs_that_notice(|program| {
+        for block in &mut program.blocks {
+            let insts = &mut block.insts;
+            for i in (0..insts.len()).rev() {
+                let is_load = |&(_, inst): &_| {
+                    matches!(
+                        inst,
+                        Inst::LoadScratch { .. } | Inst::LoadScratchLanes { .. }
+                    )
+                };
+                if matches!(insts[i].1, Inst::OrScratch { .. })
+                    && let Some(next_load) = insts[i..].iter().position(is_load)
+                {
+                    insts[i..=i + next_load].rotate_left(1);
+                }
+            }
+        }
+    });
+    assert!(noticed >= 30, "{noticed} of 300");
+}
+
+#[test]
+fn generated_programs_notice_scratch_that_does_not_start_as_zeros() {
+    let noticed = programs_that_notice(|program| {
+        let mut next = verified(program).value_count() as u32;
+        let mut insts = Vec::new();
+        let mut add = |inst| {
+            insts.push((ValueId::new(next), inst));
+            next += 1;
+            insts[insts.len() - 1].0
+        };
+        for number in 0..program.scratch.into() {
+            let index = add(Inst::Const(number));
+            let bits = add(Inst::Const(1 << (number % 32)));
+            add(Inst::OrScratch { index, bits });
+        }
+        program.blocks[0].insts.splice(0..0, insts);
+    });
+    assert!(noticed >= 60, "{noticed} of 300");
 }
 
 #[test]

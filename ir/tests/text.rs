@@ -46,6 +46,7 @@ impl Arbitrary for Nonsense {
             layout: layout(g),
             verdicts: u32::arbitrary(g),
             tables: some(g, table),
+            scratch: Option::arbitrary(g).unwrap_or(0),
             blocks: some(g, block),
         })
     }
@@ -162,6 +163,7 @@ fn ty(g: &mut Gen) -> Type {
             Type::Row(table),
             Type::Lanes(lanes),
             Type::Mask(lanes),
+            Type::Nothing,
         ],
     )
 }
@@ -218,6 +220,16 @@ fn inst(g: &mut Gen) -> Inst {
             first: u16::arbitrary(g),
             lanes,
         },
+        Inst::LoadLanesAt {
+            row: a,
+            column,
+            index: b,
+            lanes,
+        },
+        Inst::LoadScratch { index: a },
+        Inst::LoadScratchLanes { index: a, lanes },
+        Inst::OrScratch { index: a, bits: b },
+        Inst::AndLanes { a, b },
         Inst::Splat { a, lanes },
         Inst::CompareLanes {
             op: pick(g, &[L::Eq, L::Le]),
@@ -316,6 +328,62 @@ fn verified_program_prints_a_text_that_parses_to_its_program() {
     assert!(
         text.contains("v3 = load_lanes.4 v2.0[0]  ; \"saddr\"\n"),
         "{text}"
+    );
+}
+
+const SCRATCH: &str = r#"
+layout len=1 { inet_proto "p" at 0 big }
+verdicts 100
+
+table0 "bits" row_bytes=16 {
+  "map" u32 x 4 at 0 max=0xffffffff
+  data 00000001 00000002 00000004 00000008
+}
+
+scratch 4
+
+block0:
+  v0 = const 0
+  v1 = row table0[v0]
+  v2 = load_lanes_at.4 v1.0[v0]
+  v3 = or_scratch [v0], v0
+  v4 = load_scratch_lanes.4 [v0]
+  v5 = and_lanes v2, v4
+  v6 = load_scratch [v0]
+  return v6
+"#;
+
+#[test]
+fn verified_program_with_scratch_prints_as_it_was_written() {
+    let verified = verify(text::parse(SCRATCH).unwrap()).unwrap();
+    let text = verified.to_string();
+    assert_eq!(text::parse(&text).as_ref(), Ok(verified.program()));
+    for line in [
+        "scratch 4\n",
+        "v2 = load_lanes_at.4 v1.0[v0]  ; \"map\"\n",
+        "v3 = or_scratch [v0], v0\n",
+        "v4 = load_scratch_lanes.4 [v0]\n",
+        "v5 = and_lanes v2, v4\n",
+        "v6 = load_scratch [v0]  ; <= 0xffffffff\n",
+    ] {
+        assert!(text.contains(line), "{line}{text}");
+    }
+}
+
+#[test]
+fn scratch_is_a_number_of_32_bits_between_tables_and_blocks() {
+    let of = |number| error_of(&SCRATCH.replace("scratch 4\n", number));
+    assert_eq!(
+        of("scratch\n"),
+        "12:1: expected a number of at most 64 bits"
+    );
+    assert_eq!(
+        of("scratch 0x100000000\n"),
+        "10:9: 4294967296 is too large here"
+    );
+    assert_eq!(
+        of("scratch 4\nscratch 4\n"),
+        "11:1: expected `block` and a number"
     );
 }
 

@@ -1,6 +1,7 @@
 //! What random inputs look like.
 
 pub mod classbench;
+mod insts;
 mod pool;
 pub mod program;
 pub mod rules;

@@ -1,26 +1,20 @@
-//! Random programs that the verifier accepts: all instructions, tables, branches, loops in loops.
-//!
-//! An index is bounded by the means that planners use (`and`, `min`, `mul_hi`, a set bit, a column's maximum...), so the
-//! generator needs no bounds of its own, and everything that it writes is accepted by construction.
+//! Random programs that the verifier accepts: all instructions, tables, scratch, branches, loops in loops.
 //!
 //! Few values are live at once, so that an engine without spilling takes the programs: a *pool* holds those that later
 //! instructions may use, and a full pool drops one for good. Before a branch or a loop the pool is cut down to what it
 //! keeps across; that is *pinned*, and counts against what is inside. Scalars and rows are at most
 //! [`MAX_LIVE_SCALARS`], lanes and masks at most [`MAX_LIVE_VECTORS`].
 
-use pktjit_ir::program::{
-    BinaryOp, CompareOp, Inst, LaneCompareOp, MaskOp, Table, Terminator, Type,
-};
-use pktjit_ir::{
-    BlockId, ByteOrder, Field, KeyLayout, Program, ProgramBuilder, TableId, ValueId, verify,
-};
+use pktjit_ir::program::{BinaryOp, Inst, Table, Terminator, Type};
+use pktjit_ir::verify::MAX_SCRATCH;
+use pktjit_ir::{BlockId, Field, KeyLayout, Program, ProgramBuilder, ValueId, verify};
 use quickcheck::{Arbitrary, Gen};
 
+use super::below;
 pub use super::pool::{MAX_LIVE_SCALARS, MAX_LIVE_VECTORS};
 use super::pool::{Pool, is_vector, most_of};
 use super::shrink::simpler;
 use super::table::table;
-use super::{below, pick};
 
 /// Most branches and loops around a block.
 const MAX_DEPTH: usize = 2;
@@ -74,18 +68,34 @@ pub fn program(g: &mut Gen, lanes: u8) -> Program {
     for table in &tables {
         b.table(table.clone());
     }
+    let scratch = scratch_size(g, lanes);
+    b.scratch(scratch);
     let mut writer = Writer {
         g,
         b,
         key_bytes: layout.len(),
         tables,
         lanes,
+        scratch,
+        counters: Vec::new(),
         current: BlockId::new(0),
         pool: Pool::default(),
     };
     writer.sequence(0);
     writer.ret();
     writer.b.finish()
+}
+
+/// Numbers of scratch: often none or few, since only then do loads meet what was set.
+fn scratch_size(g: &mut Gen, lanes: u8) -> u32 {
+    let few = 1 + below(g, 3 * usize::from(lanes)) as u32;
+    match below(g, 16) {
+        0..=3 => 0,
+        4 => MAX_SCRATCH,
+        5 => 1,
+        6 | 7 => 2 * u32::from(lanes),
+        _ => few,
+    }
 }
 
 /// A block that is to leave for one that does not exist yet.
@@ -96,18 +106,22 @@ struct Leaving {
     only_if: Option<(ValueId, BlockId)>,
 }
 
-struct Writer<'g> {
-    g: &'g mut Gen,
-    b: ProgramBuilder,
-    key_bytes: usize,
-    tables: Vec<Table>,
-    lanes: u8,
+/// The program being written. How instructions come about is in `insts`.
+pub(super) struct Writer<'g> {
+    pub(super) g: &'g mut Gen,
+    pub(super) b: ProgramBuilder,
+    pub(super) key_bytes: usize,
+    pub(super) tables: Vec<Table>,
+    pub(super) lanes: u8,
+    pub(super) scratch: u32,
+    /// The counters of all loops so far, with their trips.
+    pub(super) counters: Vec<(ValueId, u32)>,
     current: BlockId,
-    pool: Pool,
+    pub(super) pool: Pool,
 }
 
 impl Writer<'_> {
-    fn chance(&mut self, one_in: usize) -> bool {
+    pub(super) fn chance(&mut self, one_in: usize) -> bool {
         below(self.g, one_in) == 0
     }
 
@@ -205,6 +219,7 @@ impl Writer<'_> {
         let (head, params) = self.b.loop_head(trips, &head_types);
         self.b.terminate(Terminator::Jump { to: head, args });
         self.switch_to(head);
+        self.counters.push((params[0], trips));
         self.pool.add(self.g, params[0], Type::Scalar);
         self.pool.pin_last();
         for (&param, &ty) in params[1..].iter().zip(&head_types) {
@@ -292,7 +307,7 @@ impl Writer<'_> {
             let [value] = match ty {
                 Type::Lanes(_) => self.lanes(),
                 Type::Mask(_) => self.masks(),
-                Type::Scalar | Type::Row(_) => self.scalars(),
+                Type::Scalar | Type::Row(_) | Type::Nothing => self.scalars(),
             };
             value
         };
@@ -312,6 +327,7 @@ impl Writer<'_> {
                 Type::Row(_) => self.b.load(value, 0, None),
                 Type::Lanes(_) => self.b.inst(Inst::HorizontalMin { a: value }),
                 Type::Mask(_) => self.b.lane_bits(value),
+                Type::Nothing => unreachable!("the pool holds no nothing"),
             };
             result = Some(match result {
                 None => scalar,
@@ -323,299 +339,5 @@ impl Writer<'_> {
         let mixed = self.b.binary(BinaryOp::Xor, result, high);
         let result = self.b.binary_const(BinaryOp::And, mixed, u32::MAX.into());
         self.b.ret(result);
-    }
-
-    /// Adds a random instruction, with what it needs.
-    fn inst(&mut self) {
-        let lanes = self.lanes;
-        let (inst, ty) = match below(self.g, 21) {
-            0 => (Inst::Const(self.number()), Type::Scalar),
-            1 | 19 | 20 => (self.load_key(), Type::Scalar),
-            2..=4 => (self.binary(), Type::Scalar),
-            5 => {
-                let ([a], by) = (self.scalars(), below(self.g, 64) as u8);
-                let by = pick(self.g, &[by, by, 0, 63]);
-                let inst = match bool::arbitrary(self.g) {
-                    true => Inst::Shl { a, by },
-                    false => Inst::Shr { a, by },
-                };
-                (inst, Type::Scalar)
-            }
-            6 => {
-                let op = pick(
-                    self.g,
-                    &[CompareOp::Eq, CompareOp::Ne, CompareOp::Lt, CompareOp::Le],
-                );
-                let [a, b] = self.scalars();
-                (Inst::Compare { op, a, b }, Type::Scalar)
-            }
-            7 => {
-                let [cond, a, b] = self.scalars();
-                (Inst::Select { cond, a, b }, Type::Scalar)
-            }
-            8 => {
-                let [a] = self.scalars();
-                (Inst::FirstBit { a }, Type::Scalar)
-            }
-            9 | 10 => {
-                let (row, table) = self.row();
-                let column = below(self.g, self.tables[table.index()].columns.len());
-                let count = self.tables[table.index()].columns[column].count;
-                let index = match bool::arbitrary(self.g) {
-                    true => Some(self.index(count.into())),
-                    false => None,
-                };
-                (
-                    Inst::Load {
-                        row,
-                        column: column as u8,
-                        index,
-                    },
-                    Type::Scalar,
-                )
-            }
-            11 | 12 => (self.load_lanes(), Type::Lanes(lanes)),
-            13 => (self.splat(), Type::Lanes(lanes)),
-            14 => (self.lane_test(), Type::Mask(lanes)),
-            15 => {
-                let op = pick(self.g, &[MaskOp::And, MaskOp::Or, MaskOp::AndNot]);
-                let [a, b] = self.masks();
-                (Inst::CombineMasks { op, a, b }, Type::Mask(lanes))
-            }
-            16 => {
-                let [mask] = self.masks();
-                (Inst::LaneBits { mask }, Type::Scalar)
-            }
-            17 => {
-                let [mask] = self.masks();
-                let [acc, x] = self.lanes();
-                (Inst::MaskedMin { acc, mask, x }, Type::Lanes(lanes))
-            }
-            _ => {
-                let [a] = self.lanes();
-                (Inst::HorizontalMin { a }, Type::Scalar)
-            }
-        };
-        self.add(inst, ty);
-    }
-
-    fn add(&mut self, inst: Inst, ty: Type) {
-        let value = self.b.inst(inst);
-        self.pool.add(self.g, value, ty);
-    }
-
-    fn number(&mut self) -> u64 {
-        let any = u64::arbitrary(self.g);
-        let shift = below(self.g, 64);
-        pick(
-            self.g,
-            &[any, any >> shift, 1 << shift, (1 << shift) - 1, u64::MAX, 0],
-        )
-    }
-
-    fn load_key(&mut self) -> Inst {
-        let fitting: Vec<usize> = [1, 2, 4, 8]
-            .into_iter()
-            .filter(|&bytes| bytes <= self.key_bytes)
-            .collect();
-        let bytes = pick(self.g, &fitting);
-        Inst::LoadKey {
-            offset: below(self.g, self.key_bytes - bytes + 1) as u16,
-            bytes: bytes as u8,
-            order: pick(self.g, &[ByteOrder::Big, ByteOrder::Little]),
-        }
-    }
-
-    fn binary(&mut self) -> Inst {
-        let all = [
-            BinaryOp::And,
-            BinaryOp::Or,
-            BinaryOp::Xor,
-            BinaryOp::Add,
-            BinaryOp::Sub,
-            BinaryOp::Mul,
-            BinaryOp::MulHi,
-            BinaryOp::Min,
-            BinaryOp::Max,
-            BinaryOp::Pext,
-        ];
-        let op = pick(self.g, &all);
-        let [a, b] = self.scalars();
-        // A constant as one operand is what engines treat apart.
-        match below(self.g, 4) {
-            0 => Inst::Binary {
-                op,
-                a,
-                b: self.constant(),
-            },
-            1 => Inst::Binary {
-                op,
-                a: self.constant(),
-                b,
-            },
-            _ => Inst::Binary { op, a, b },
-        }
-    }
-
-    /// A constant that only the next instruction uses.
-    fn constant(&mut self) -> ValueId {
-        let number = self.number();
-        self.b.constant(number)
-    }
-
-    fn load_lanes(&mut self) -> Inst {
-        let (row, table) = self.row();
-        let lanes = u32::from(self.lanes);
-        let columns = self.tables[table.index()].columns.iter().enumerate();
-        let fitting: Vec<(usize, u32)> = columns
-            .filter(|(_, column)| column.bytes == 4 && column.count >= lanes)
-            .map(|(i, column)| (i, column.count - lanes))
-            .collect();
-        let (column, last) = pick(self.g, &fitting);
-        let first = below(self.g, last as usize + 1) as u16;
-        Inst::LoadLanes {
-            row,
-            column: column as u8,
-            first,
-            lanes: self.lanes,
-        }
-    }
-
-    fn splat(&mut self) -> Inst {
-        let [wide] = self.scalars();
-        let a = match below(self.g, 5) {
-            0 | 1 => self.b.shr(wide, 32),
-            2 | 3 => self.b.binary_const(BinaryOp::And, wide, u32::MAX.into()),
-            _ => {
-                let number = self.number() as u32;
-                self.b.constant(number.into())
-            }
-        };
-        Inst::Splat {
-            a,
-            lanes: self.lanes,
-        }
-    }
-
-    fn lane_test(&mut self) -> Inst {
-        let [a, b, c] = self.lanes();
-        match below(self.g, 4) {
-            0 => Inst::CompareLanes {
-                op: LaneCompareOp::Eq,
-                a,
-                b,
-            },
-            1 => Inst::CompareLanes {
-                op: LaneCompareOp::Le,
-                a,
-                b,
-            },
-            2 => Inst::InRangeLanes {
-                x: a,
-                lo: b,
-                len: c,
-            },
-            _ => Inst::MaskedEqLanes {
-                x: a,
-                mask: b,
-                value: c,
-            },
-        }
-    }
-
-    /// Values of the pool for which `fits`, one of them perhaps several times.
-    fn choose<const N: usize>(&mut self, fits: impl Fn(Type) -> bool) -> Option<[ValueId; N]> {
-        let fitting: Vec<ValueId> = (self.pool.values.iter())
-            .filter(|&&(_, ty)| fits(ty))
-            .map(|&(value, _)| value)
-            .collect();
-        (!fitting.is_empty()).then(|| std::array::from_fn(|_| pick(self.g, &fitting)))
-    }
-
-    fn scalars<const N: usize>(&mut self) -> [ValueId; N] {
-        loop {
-            if let Some(scalars) = self.choose(|ty| ty == Type::Scalar) {
-                return scalars;
-            }
-            let fresh = self.load_key();
-            self.add(fresh, Type::Scalar);
-        }
-    }
-
-    fn lanes<const N: usize>(&mut self) -> [ValueId; N] {
-        loop {
-            if let Some(lanes) = self.choose(|ty| matches!(ty, Type::Lanes(_))) {
-                return lanes;
-            }
-            let fresh = self.load_lanes();
-            self.add(fresh, Type::Lanes(self.lanes));
-        }
-    }
-
-    fn masks<const N: usize>(&mut self) -> [ValueId; N] {
-        loop {
-            if let Some(masks) = self.choose(|ty| matches!(ty, Type::Mask(_))) {
-                return masks;
-            }
-            let fresh = self.lane_test();
-            self.add(fresh, Type::Mask(self.lanes));
-        }
-    }
-
-    fn row(&mut self) -> (ValueId, TableId) {
-        loop {
-            let known = self.pool.values.iter().filter_map(|&(value, ty)| match ty {
-                Type::Row(table) => Some((value, table)),
-                _ => None,
-            });
-            let known: Vec<_> = known.collect();
-            if !known.is_empty() {
-                return pick(self.g, &known);
-            }
-            let table = below(self.g, self.tables.len());
-            let index = self.index(self.tables[table].rows() as u64);
-            let table = TableId::new(table as u32);
-            self.add(Inst::Row { table, index }, Type::Row(table));
-        }
-    }
-
-    /// A scalar below `count`, which only the next instruction uses.
-    fn index(&mut self, count: u64) -> ValueId {
-        let bits = count.ilog2() as u8;
-        let [x, y] = self.scalars();
-        match below(self.g, 8) {
-            0 => self.b.binary_const(BinaryOp::MulHi, x, count),
-            1 if count.is_power_of_two() => self.b.binary_const(BinaryOp::And, x, count - 1),
-            2 if bits > 0 => self.b.shr(x, 64 - bits),
-            3 => {
-                let mask = (0..bits).fold(0, |mask, i| mask | 1 << (63 - 5 * u32::from(i)));
-                self.b.binary_const(BinaryOp::Pext, x, mask)
-            }
-            4 if count <= 64 => {
-                let set = self.b.binary_const(BinaryOp::Or, x, 1 << (count - 1));
-                self.b.first_bit(set)
-            }
-            5 if count >= 2 => self.b.compare(CompareOp::Lt, x, y),
-            6 => {
-                let index = u64::arbitrary(self.g) % count;
-                self.b.constant(index)
-            }
-            7 => self
-                .small_number(count)
-                .unwrap_or_else(|| self.b.binary_const(BinaryOp::Min, x, count - 1)),
-            _ => self.b.binary_const(BinaryOp::Min, x, count - 1),
-        }
-    }
-
-    /// A number of a column that holds only numbers below `count`, if the pool has a row with one.
-    fn small_number(&mut self, count: u64) -> Option<ValueId> {
-        for (row, ty) in self.pool.values.clone() {
-            let Type::Row(table) = ty else { continue };
-            let columns = &self.tables[table.index()].columns;
-            if let Some(column) = columns.iter().position(|column| column.max < count) {
-                return Some(self.b.load(row, column as u8, None));
-            }
-        }
-        None
     }
 }

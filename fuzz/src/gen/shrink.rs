@@ -20,7 +20,9 @@ pub(super) fn simpler(program: &Program) -> Vec<Program> {
                     continue;
                 }
                 Inst::Splat { .. } => continue,
-                Inst::LoadLanes { lanes, .. } => match zero {
+                Inst::LoadLanes { lanes, .. }
+                | Inst::LoadLanesAt { lanes, .. }
+                | Inst::LoadScratchLanes { lanes, .. } => match zero {
                     Some(a) => Inst::Splat { a, lanes },
                     None => continue,
                 },
