@@ -10,7 +10,7 @@ use pktjit::{
     RuleId, RuleSet, Structure,
 };
 use pktjit_ir::VerifiedProgram;
-use pktjit_jit::audit::{Profile, audit};
+use pktjit_jit::audit::audit;
 
 use crate::guard::GuardedBytes;
 
@@ -85,7 +85,7 @@ pub fn native(program: &VerifiedProgram) -> Result<Result<NativeCode, String>, S
         Err(error) if error.is_unsupported() => return Ok(Err(error.to_string())),
         Err(error) => return Err(error.to_string()),
     };
-    audit(&code, program, Profile::Leaf).map_err(|error| error.to_string())?;
+    audit(&code, program, code.profile()).map_err(|error| error.to_string())?;
     match NativeCode::load(&code, &OsMemory::default()) {
         Ok(code) => Ok(Ok(code)),
         Err(error) => Err(error.to_string()),

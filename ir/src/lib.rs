@@ -32,4 +32,4 @@ pub use rule::{Match, Rule, StoredRule};
 pub use rule_set::{Note, Overlap, RuleSet, RuleSetBuilder, Shadowed};
 pub use structure::{Cost, ParseStructureError, Refusal, Structure};
 pub use verdict::{MAX_DATA_BYTES, Verdict};
-pub use verify::{VerifiedProgram, VerifyError, verify};
+pub use verify::{MAX_SCRATCH, VerifiedProgram, VerifyError, verify};

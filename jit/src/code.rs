@@ -14,6 +14,7 @@ use std::sync::Arc;
 
 use pktjit_ir::{TableId, ValueId};
 
+use crate::audit::Profile;
 use crate::target::Target;
 
 /// Code of one program for one target. Only [`compile`](crate::compile) makes one.
@@ -28,6 +29,24 @@ pub struct CompiledCode {
     pub(crate) relocations: Vec<Relocation>,
     pub(crate) listing: Vec<ListingEntry>,
     pub(crate) key_len: usize,
+    pub(crate) stack: StackUse,
+}
+
+/// What an entry takes of the stack.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct StackUse {
+    /// All bytes, the return address included.
+    pub(crate) bytes: u32,
+    /// Those below the return address and saved registers.
+    pub(crate) allocated: u32,
+}
+
+impl StackUse {
+    /// The return address alone.
+    pub(crate) const LEAF: Self = Self {
+        bytes: 8,
+        allocated: 0,
+    };
 }
 
 /// The large tables with their offsets in the region, in ascending order.
@@ -147,9 +166,20 @@ impl CompiledCode {
         self.key_len
     }
 
-    /// Bytes of stack that a lookup needs: the return address alone, since the code of this crate keeps no frame.
+    /// Bytes of stack that a lookup needs: the return address, saved registers and scratch.
     #[must_use]
     pub fn stack_bytes(&self) -> usize {
-        8
+        self.stack.bytes as usize
+    }
+
+    /// What the code may do beside computing: the profile by which to [`audit`](crate::audit::audit) it.
+    #[must_use]
+    pub fn profile(&self) -> Profile {
+        if self.stack == StackUse::LEAF {
+            return Profile::Leaf;
+        }
+        Profile::Framed {
+            scratch: self.stack.allocated,
+        }
     }
 }

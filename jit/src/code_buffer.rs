@@ -11,7 +11,7 @@ use dynasmrt::{DynamicLabel, DynasmApi, DynasmLabelApi, VecAssembler};
 use pktjit_ir::TableId;
 use pktjit_ir::program::TABLE_ALIGN;
 
-use crate::code::{CompiledCode, Entries, ListingEntry, Relocation};
+use crate::code::{CompiledCode, Entries, ListingEntry, Relocation, StackUse};
 use crate::constant_pool::ConstantPool;
 use crate::error::CompileError;
 use crate::target::Target;
@@ -86,6 +86,7 @@ impl<F: Fixup> CodeBuffer<F> {
         entries: Entries,
         target: Target,
         key_len: usize,
+        stack: StackUse,
     ) -> Result<CompiledCode, CompileError> {
         self.align();
         let pool_offset = self.len();
@@ -107,6 +108,7 @@ impl<F: Fixup> CodeBuffer<F> {
             relocations: self.relocations,
             listing: self.listing,
             key_len,
+            stack,
         })
     }
 }
@@ -137,7 +139,7 @@ mod tests {
             lookup_batch_ptrs: 0,
         };
         let pool = ConstantPool::new(&[]);
-        buffer.finish(pool, entries, Target::x86_64_avx2(), 1)
+        buffer.finish(pool, entries, Target::x86_64_avx2(), 1, StackUse::LEAF)
     }
 
     #[test]

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use pktjit_fallback::{Interpreter, LinearScan};
 use pktjit_ir::plan::{Choice, Effort, Machine, Options, Pext, Plan, PlanError, plan};
 use pktjit_ir::{RuleSet, Structure};
-use pktjit_jit::audit::{Profile, audit};
+use pktjit_jit::audit::audit;
 use pktjit_jit::{Caches, Features, compile};
 
 use crate::classifier::{Classifier, Inner};
@@ -273,7 +273,7 @@ impl<'a> Build<'a> {
         }
         if settings.audit {
             timed(&mut stats.audit_time, || {
-                audit(&code, &program, Profile::Leaf)
+                audit(&code, &program, code.profile())
             })?;
         }
         let native = timed(&mut stats.publish_time, || {

@@ -53,8 +53,9 @@ pub enum Profile {
     /// Neither stack nor calls.
     Leaf,
     /// A frame of its own, but no calls: registers of the caller are pushed first and popped last, and between that at
-    /// most `scratch` bytes, rounded up to a multiple of 16, are allocated. More than 32 KiB count as 32 KiB. Registers
-    /// that are stored there, as Cranelift's prologue does, and not pushed take part of it.
+    /// most `scratch` bytes, rounded up to a multiple of 16, are allocated. More than what a program may have, 64 KiB, and
+    /// aligns it count as that. Registers that are stored there, as Cranelift's prologue does, and not pushed take part
+    /// of it.
     ///
     /// Only memory that is allocated is touched, a larger frame page after page, so that the guard page below the stack
     /// is never jumped over. A loop of probes is not understood.

@@ -10,7 +10,7 @@ use std::path::PathBuf;
 
 use clap::{Parser, ValueEnum};
 use pktjit_ir::plan::{self, Choice, Decision, Estimate, Options, Plan};
-use pktjit_jit::audit::{AuditReport, Profile, audit};
+use pktjit_jit::audit::{AuditReport, audit};
 use pktjit_jit::{CompiledCode, LookupStats, Target, compile, lookup_stats};
 use serde::Serialize;
 
@@ -233,7 +233,8 @@ impl<'a> Dump<'a> {
                 program, self.code, self.set, self.rules, self.rows,
             )),
             Section::Audit => {
-                Stage::Audit(AuditView::new(audit(code()?, verified, Profile::Leaf)?))
+                let code = code()?;
+                Stage::Audit(AuditView::new(audit(code, verified, code.profile())?))
             }
             Section::Stats => Stage::Stats(StatsView::new(code()?, self.plan)),
         })

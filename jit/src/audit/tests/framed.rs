@@ -290,8 +290,8 @@ fn more_scratch_than_may_be_declared() {
             a.ret()
         })
     };
-    assert_eq!(lookup(32 << 10).map(|_| ()), Ok(()));
-    includes(FaultKind::Stack, lookup(36 << 10).unwrap_err().faults());
+    assert_eq!(lookup(64 << 10).map(|_| ()), Ok(()));
+    includes(FaultKind::Stack, lookup(68 << 10).unwrap_err().faults());
 }
 
 #[test]

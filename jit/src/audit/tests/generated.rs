@@ -8,7 +8,7 @@ use pktjit_ir::{
 };
 use quickcheck::{QuickCheck, TestResult};
 
-use crate::audit::{Profile, audit};
+use crate::audit::audit;
 use crate::target::{Features, Target};
 
 /// The named target, and what is left of it without each of its optional features, and without all.
@@ -34,7 +34,7 @@ fn passes(program: &VerifiedProgram) {
     for target in targets() {
         let code = crate::compile(program, &target).unwrap();
         let features = target.features;
-        let report = audit(&code, program, Profile::Leaf);
+        let report = audit(&code, program, code.profile());
         let report = report.unwrap_or_else(|error| panic!("{features:?}: {error}\n{program}"));
         assert!(report.accesses.key > 0, "{features:?}: {report}");
     }
@@ -197,6 +197,7 @@ fn chained(choices: &[u8]) -> Option<VerifiedProgram> {
             layout: KeyLayout::packed([Field::ipv4_addr("a"), Field::inet_service("b")]).unwrap(),
             verdicts: 100,
             tables: vec![table("first"), table("second")],
+            scratch: 0,
             blocks: vec![Block {
                 params: vec![],
                 trips: None,
@@ -265,7 +266,7 @@ fn qc_bounds_of_the_verifier_are_proved_again() {
             let Ok(code) = crate::compile(&program, &target) else {
                 return TestResult::discard();
             };
-            if let Err(error) = audit(&code, &program, Profile::Leaf) {
+            if let Err(error) = audit(&code, &program, code.profile()) {
                 return TestResult::error(format!(
                     "{:?}: {error}\n{:?}",
                     target.features,

@@ -21,7 +21,7 @@ use pktjit_ir::program::{Block, Column, Inst, Program, Table, Terminator};
 use pktjit_ir::{Field, KeyLayout, MISS, TableId, ValueId, VerifiedProgram, verify};
 
 use super::{AuditError, AuditReport, Fault, FaultKind, MAX_FAULTS, Profile, audit};
-use crate::code::{CompiledCode, Entries, Placement, Relocation};
+use crate::code::{CompiledCode, Entries, Placement, Relocation, StackUse};
 use crate::target::Target;
 
 /// Bytes of each of the three functions, padding included.
@@ -260,6 +260,7 @@ fn program(cell_max: u64) -> VerifiedProgram {
             .unwrap(),
         verdicts: 1,
         tables: vec![cells, buckets],
+        scratch: 0,
         blocks: vec![Block {
             params: vec![],
             trips: None,
@@ -314,6 +315,7 @@ fn compiled(functions: [Result<Vec<u8>, IcedError>; 3]) -> CompiledCode {
         relocations,
         listing: vec![],
         key_len: 6,
+        stack: StackUse::LEAF,
     }
 }
 

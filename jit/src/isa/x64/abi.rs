@@ -10,9 +10,13 @@
 //! | ymm0 to ymm15 | the body's | the body's | the body's |
 //! | eax at the end of the body | the result | the result | the result |
 //!
+//! | rbx, rbp, r12 to r15 | the body's in a frame | the body's in a frame | the body's in a frame |
+//! | rsp and above | scratch in a frame | scratch in a frame | scratch in a frame |
+//!
 //! The body obeys the columns of the batch loops in `lookup` too, so that it is lowered once and emitted three times. rdx
-//! is left to the body because `mul` and `mulx` insist on it. No callee-saved register is touched and there is no stack
-//! frame: the only stack that a lookup uses holds its return address.
+//! is left to the body because `mul` and `mulx` insist on it. A body for which the registers of the first rows suffice, and
+//! that has no scratch, has no frame: callee-saved registers are not touched, and the only stack that a lookup uses holds its
+//! return address.
 
 use super::inst::{Address, Alu, Cond, Inst, Label, Reg, Size, Source, Width};
 
@@ -29,8 +33,25 @@ const OUT: Reg = Reg::general(1);
 /// Batches: keys left.
 const LEFT: Reg = Reg::general(11);
 
-/// General registers of the body; those with the shorter encoding first.
-pub(super) const GENERAL: [Reg; 5] = [RAX, RDX, Reg::general(8), Reg::general(9), Reg::general(10)];
+/// The stack pointer.
+pub(super) const RSP: Reg = Reg::general(4);
+
+const RBX: Reg = Reg::general(3);
+const RBP: Reg = Reg::general(5);
+const R8: Reg = Reg::general(8);
+const R9: Reg = Reg::general(9);
+const R10: Reg = Reg::general(10);
+const R12: Reg = Reg::general(12);
+const R13: Reg = Reg::general(13);
+const R14: Reg = Reg::general(14);
+const R15: Reg = Reg::general(15);
+
+/// General registers of a body without a frame; those with the shorter encoding first.
+pub(super) const GENERAL: &[Reg] = &[RAX, RDX, R8, R9, R10];
+/// General registers of a body in a frame; those that have to be saved last.
+pub(super) const FRAMED: &[Reg] = &[RAX, RDX, R8, R9, R10, RBX, RBP, R14, R15, R12, R13];
+/// Those that have to be saved: they belong to the caller.
+pub(super) const SAVED: &[Reg] = &[RBX, RBP, R12, R13, R14, R15];
 /// Vector registers of the body.
 pub(super) const VECTOR: [Reg; 16] = {
     let mut all = [Reg::vector(0); 16];
@@ -49,8 +70,12 @@ pub(super) enum Part {
     Inst(Inst, &'static str),
     /// A place to jump to.
     Bind(Label),
+    /// Sets up the frame, if there is one.
+    Enter,
     /// The body, which leaves the result in eax.
     Body,
+    /// Takes the frame down.
+    Leave,
 }
 
 /// Start of the loop over the keys.
@@ -63,14 +88,17 @@ pub(super) const LABELS: usize = 2;
 /// `lookup(rdi key) -> eax`
 pub(super) const LOOKUP: &[Part] = &[
     Part::Inst(Inst::Endbr, "entry"),
+    Part::Enter,
     Part::Body,
     Part::Inst(Inst::Vzeroupper, "exit"),
+    Part::Leave,
     Part::Inst(Inst::Ret, "exit"),
 ];
 
 /// `lookup_batch(rdi keys, rsi stride, rdx n, rcx out)`
 pub(super) const LOOKUP_BATCH: &[Part] = &[
     Part::Inst(Inst::Endbr, "entry"),
+    Part::Enter,
     Part::Inst(copy(LEFT, RDX), "entry"),
     Part::Inst(
         Inst::TestSelf {
@@ -109,12 +137,14 @@ pub(super) const LOOKUP_BATCH: &[Part] = &[
     ),
     Part::Bind(NO_KEYS),
     Part::Inst(Inst::Vzeroupper, "exit"),
+    Part::Leave,
     Part::Inst(Inst::Ret, "exit"),
 ];
 
 /// `lookup_batch_ptrs(rdi ptrs, rsi n, rdx out)`
 pub(super) const LOOKUP_BATCH_PTRS: &[Part] = &[
     Part::Inst(Inst::Endbr, "entry"),
+    Part::Enter,
     Part::Inst(copy(OUT, RDX), "entry"),
     Part::Inst(copy(LEFT, STEP), "entry"),
     Part::Inst(copy(STEP, KEY), "entry"),
@@ -158,6 +188,7 @@ pub(super) const LOOKUP_BATCH_PTRS: &[Part] = &[
     ),
     Part::Bind(NO_KEYS),
     Part::Inst(Inst::Vzeroupper, "exit"),
+    Part::Leave,
     Part::Inst(Inst::Ret, "exit"),
 ];
 

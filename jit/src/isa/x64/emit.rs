@@ -55,30 +55,41 @@ macro_rules! immediate {
     };
 }
 
-/// An instruction whose last operand is in memory: `before` is all that comes ahead of the brackets. The displacement is
-/// one byte where it fits.
+/// An instruction with an operand in memory: `before` is all that comes ahead of the brackets, what is behind them stands in
+/// braces. The displacement is one byte where it fits.
 macro_rules! memory {
     ($buffer:ident, $address:expr; $($before:tt)*) => {
+        memory!($buffer, $address, {}; $($before)*)
+    };
+    ($buffer:ident, $address:expr, { $($after:tt)* }; $($before:tt)*) => {
         match $address {
             Address::Base { base, disp } => {
                 let base = base.encoding();
                 match i8::try_from(disp) {
-                    Ok(disp) => asm!($buffer; $($before)* [BYTE Rq(base) + disp]),
-                    Err(_) => asm!($buffer; $($before)* [DWORD Rq(base) + disp]),
+                    Ok(disp) => asm!($buffer; $($before)* [BYTE Rq(base) + disp] $($after)*),
+                    Err(_) => asm!($buffer; $($before)* [DWORD Rq(base) + disp] $($after)*),
                 }
             }
             Address::Indexed { base, index, scale, disp } => {
                 let (base, index) = (base.encoding(), index.encoding());
                 match scale {
-                    Scale::X1 => asm!($buffer; $($before)* [DWORD Rq(base) + Rq(index) * 1 + disp]),
-                    Scale::X2 => asm!($buffer; $($before)* [DWORD Rq(base) + Rq(index) * 2 + disp]),
-                    Scale::X4 => asm!($buffer; $($before)* [DWORD Rq(base) + Rq(index) * 4 + disp]),
-                    Scale::X8 => asm!($buffer; $($before)* [DWORD Rq(base) + Rq(index) * 8 + disp]),
+                    Scale::X1 => {
+                        asm!($buffer; $($before)* [DWORD Rq(base) + Rq(index) * 1 + disp] $($after)*)
+                    }
+                    Scale::X2 => {
+                        asm!($buffer; $($before)* [DWORD Rq(base) + Rq(index) * 2 + disp] $($after)*)
+                    }
+                    Scale::X4 => {
+                        asm!($buffer; $($before)* [DWORD Rq(base) + Rq(index) * 4 + disp] $($after)*)
+                    }
+                    Scale::X8 => {
+                        asm!($buffer; $($before)* [DWORD Rq(base) + Rq(index) * 8 + disp] $($after)*)
+                    }
                 }
             }
             Address::Pool { offset } => {
                 let pool = $buffer.pool;
-                asm!($buffer; $($before)* [=>(pool) + offset as isize])
+                asm!($buffer; $($before)* [=>(pool) + offset as isize] $($after)*)
             }
         }
     };
@@ -131,6 +142,9 @@ pub(super) fn emit(b: &mut Buffer, inst: &Inst, labels: &[DynamicLabel]) {
             sized_memory!(b, size, address; movbe dst)
         }
         Inst::Store { to, src } => asm!(b; mov [Rq(to.encoding())], Rd(src.encoding())),
+        Inst::OrMemory { address, src } => or_memory(b, address, src),
+        Inst::Push { reg } => asm!(b; push Rq(reg.encoding())),
+        Inst::Pop { reg } => asm!(b; pop Rq(reg.encoding())),
         Inst::Bswap { dst, size } => match size {
             Size::S32 => asm!(b; bswap Rd(dst.encoding())),
             Size::S64 => asm!(b; bswap Rq(dst.encoding())),
@@ -206,6 +220,14 @@ pub(super) fn emit(b: &mut Buffer, inst: &Inst, labels: &[DynamicLabel]) {
         Inst::VectorLoad { dst, address } => {
             let dst = dst.encoding();
             memory!(b, address; vmovdqu Ry(dst),);
+        }
+        Inst::VectorStore { address, src } => {
+            let src = src.encoding();
+            memory!(b, address, { , Ry(src) }; vmovdqu);
+        }
+        Inst::VectorZero { dst } => {
+            let dst = dst.encoding();
+            asm!(b; vpxor Rx(dst), Rx(dst), Rx(dst));
         }
         Inst::Broadcast { dst, src } => {
             asm!(b; vpbroadcastd Ry(dst.encoding()), Rx(src.encoding()));
@@ -308,6 +330,18 @@ fn alu(b: &mut Buffer, op: Alu, size: Size, dst: u8, src: Source) {
             Alu::Or => sized_memory!(b, size, address; or dst),
             Alu::Xor => sized_memory!(b, size, address; xor dst),
         },
+    }
+}
+
+fn or_memory(b: &mut Buffer, address: Address, src: Source) {
+    match src {
+        Source::Reg(src) => {
+            let src = src.encoding();
+            memory!(b, address, { , Rd(src) }; or DWORD);
+        }
+        Source::Imm(imm) => memory!(b, address, { , DWORD imm }; or DWORD),
+        // No instruction has two operands in memory.
+        Source::Mem(_) => {}
     }
 }
 

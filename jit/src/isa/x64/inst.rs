@@ -286,6 +286,12 @@ Inst {
     },
     /// `mov dword [to], src`
     Store { to: Reg, src: Reg },
+    /// `or dword [address], src` with a register or an immediate
+    OrMemory { address: Address, src: Source },
+    /// `push reg`
+    Push { reg: Reg },
+    /// `pop reg`
+    Pop { reg: Reg },
     /// `bswap dst`
     Bswap { dst: Reg, size: Size },
     /// `rol dst16, 8`: swaps the two low bytes.
@@ -354,6 +360,10 @@ Inst {
     VectorMov { dst: Reg, src: Reg },
     /// `vmovdqu dst, [address]`
     VectorLoad { dst: Reg, address: Address },
+    /// `vmovdqu [address], src`
+    VectorStore { address: Address, src: Reg },
+    /// `vpxor dst, dst, dst` on 128 bits: dst = 0, all 256 bits.
+    VectorZero { dst: Reg },
     /// `vpbroadcastd dst, src`: the lowest lane everywhere.
     Broadcast { dst: Reg, src: Reg },
     /// `vpbroadcastb`, `w` or `d dst, [address]`
@@ -454,6 +464,12 @@ impl Inst {
                 f(General, Use, to);
                 f(General, Use, src);
             }
+            Self::OrMemory { address: to, src } => {
+                address(to, &mut f);
+                source(src, &mut f);
+            }
+            Self::Push { reg } => f(General, Use, reg),
+            Self::Pop { reg } => f(General, Def, reg),
             Self::Bswap { dst, .. }
             | Self::SwapLowBytes { dst }
             | Self::Dec { dst }
@@ -510,6 +526,11 @@ impl Inst {
                 address(from, &mut f);
                 f(Vector, Def, dst);
             }
+            Self::VectorStore { address: to, src } => {
+                address(to, &mut f);
+                f(Vector, Use, src);
+            }
+            Self::VectorZero { dst } => f(Vector, Def, dst),
             Self::Vector { dst, a, b, .. } => {
                 f(Vector, Use, a);
                 match b {

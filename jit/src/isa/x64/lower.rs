@@ -3,7 +3,7 @@
 //! What keeps registers free, of which there are few:
 //! - a constant holds none: it is an immediate, an operand in the pool, or set where an instruction insists on a register;
 //! - lanes, broadcast table entries and comparisons with a single use in their block are computed at that use
-//!   ([`Uses::sinks`]), mostly as its memory operand or in the flags;
+//!   ([`Uses::sinks`]), mostly as its memory operand or in the flags; loads of scratch only while scratch does not change;
 //! - a row with a constant index is an address, not a value;
 //! - what the register assignment asks for is computed at each use (`recomputed`).
 //!
@@ -14,7 +14,10 @@
 mod control;
 mod lanes;
 mod scalars;
+mod scratch;
 mod tables;
+
+use std::collections::HashMap;
 
 use pktjit_ir::program::{Inst as Ir, MaskOp, Program, Type};
 use pktjit_ir::{BlockId, TableId, ValueId, VerifiedProgram};
@@ -31,6 +34,8 @@ use crate::target::Features;
 
 /// Lanes of a vector register.
 const LANES: u8 = 8;
+/// Bytes of as many 4-byte numbers as a vector register has lanes.
+const RUN_BYTES: u32 = 32;
 /// Where a body ends, with the result in eax. Block n starts at label n + 1.
 pub(super) const END: Label = Label(0);
 
@@ -59,12 +64,14 @@ pub(super) fn lower(
         },
         registers: vec![None; program.value_count()],
         rows: vec![None; program.value_count()],
+        scaled: HashMap::new(),
         loops: Vec::new(),
         line: LineNote::default(),
         block: BlockId::new(0),
         error: None,
     };
     lowering.parameters();
+    lowering.clear_scratch();
     for b in 0..ir.blocks.len() {
         lowering.block(BlockId::new(b as u32));
     }
@@ -115,6 +122,8 @@ struct Lowering<'a> {
     registers: Vec<Option<Reg>>,
     /// The address of each row that is not a block parameter.
     rows: Vec<Option<Address>>,
+    /// Indices times a power of two in registers, by the power's logarithm; of the current block.
+    scaled: HashMap<(ValueId, u8), Reg>,
     /// The loops around the current block.
     loops: Vec<OpenLoop>,
     line: LineNote,
@@ -293,14 +302,29 @@ impl<'a> Lowering<'a> {
                 );
                 dst
             }
-            Ir::LoadLanes {
-                row, column, first, ..
-            } => {
-                let (address, table, _) = self.element(row, column, first.into());
+            Ir::LoadLanes { .. } | Ir::LoadLanesAt { .. } | Ir::LoadScratchLanes { .. } => {
                 let dst = self.vector();
-                self.push_reading(Inst::VectorLoad { dst, address }, Some(table));
+                if let Some((address, table)) = self.lanes_address(inst) {
+                    self.push_reading(Inst::VectorLoad { dst, address }, table);
+                }
                 dst
             }
+            Ir::LoadScratch { index } => {
+                let (address, dst) = (self.scratch_number(index), self.general());
+                let width = Width::B4;
+                self.push(Inst::Load {
+                    dst,
+                    address,
+                    width,
+                });
+                dst
+            }
+            Ir::OrScratch { index, bits } => {
+                self.or_scratch(index, bits);
+                // Never read, so that it occupies nothing.
+                self.general()
+            }
+            Ir::AndLanes { a, b } => self.commutative_vector_op(Vector::And, a, b),
             Ir::Splat { a, .. } => self.splat(inst, a),
             Ir::CompareLanes { op, a, b } => self.compare_lanes(op, a, b),
             Ir::InRangeLanes { x, lo, len } => self.in_range(x, lo, len),
@@ -335,7 +359,7 @@ impl<'a> Lowering<'a> {
 /// The register file that holds values of a type.
 fn class_of(ty: Type) -> Class {
     match ty {
-        Type::Scalar | Type::Row(_) => Class::General,
+        Type::Scalar | Type::Row(_) | Type::Nothing => Class::General,
         Type::Lanes(_) | Type::Mask(_) => Class::Vector,
     }
 }

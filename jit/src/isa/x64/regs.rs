@@ -5,8 +5,9 @@
 //! the loop's end. Positions are doubled: instruction i reads at 2i and writes at 2i+1, so a result may take the register
 //! of an operand that dies there.
 //!
-//! There is no stack frame and so no spilling. Where registers run out, the assignment names a value that is cheap to
-//! compute again ([`Pressure`]), and the body is lowered once more with that value computed at each use.
+//! There is no spilling. Where registers run out, the assignment names a value that is cheap to compute again ([`Pressure`]),
+//! and the body is lowered once more with that value computed at each use; where there is no such value, the body gets a
+//! frame and the registers that a frame saves.
 
 use pktjit_ir::{TableId, ValueId};
 
@@ -109,14 +110,14 @@ impl Interval {
     }
 }
 
-/// Assigns a physical register to each virtual one and resolves parallel moves.
+/// Assigns a physical register to each virtual one, `general` ones among them, and resolves parallel moves.
 ///
 /// # Errors
 /// Where more values are alive than there are registers.
-pub(super) fn assign(body: &Body) -> Result<Vec<Step>, Pressure> {
+pub(super) fn assign(body: &Body, general: &[Reg]) -> Result<Vec<Step>, Pressure> {
     let mut intervals = intervals(body);
     merge_loop_arguments(body, &mut intervals);
-    let assigned = scan(body, &intervals)?;
+    let assigned = scan(body, &intervals, general)?;
     Ok(resolve(body, &assigned))
 }
 
@@ -288,7 +289,11 @@ fn fixed_ranges(body: &Body) -> Vec<Vec<(usize, usize)>> {
     ranges
 }
 
-fn scan(body: &Body, intervals: &[Option<Interval>]) -> Result<Vec<Option<Reg>>, Pressure> {
+fn scan(
+    body: &Body,
+    intervals: &[Option<Interval>],
+    general: &[Reg],
+) -> Result<Vec<Option<Reg>>, Pressure> {
     let fixed = fixed_ranges(body);
     let is_free = |reg: Reg, start: usize, end: usize| {
         let ranges = &fixed[reg.physical_index()];
@@ -314,7 +319,7 @@ fn scan(body: &Body, intervals: &[Option<Interval>]) -> Result<Vec<Option<Reg>>,
                 || !is_free(reg, interval.start, interval.end())
         };
         let allowed: &[Reg] = match class {
-            Class::General => &abi::GENERAL,
+            Class::General => general,
             Class::Vector => &abi::VECTOR,
         };
         let hint = interval

@@ -1,7 +1,7 @@
 //! Who uses each value: what lowering asks before it decides where to compute one.
 //!
-//! Invariants: only uses by instructions that are alive count, so a value without uses is dead; a use that lowering
-//! serves without the operand's register (a splat reads the key bytes itself) does not count.
+//! Invariants: only uses by instructions that are alive count, so a value without uses is dead, unless it changes scratch; a
+//! use that lowering serves without the operand's register (a splat reads the key bytes itself) does not count.
 
 use pktjit_ir::program::{BinaryOp, Inst, Program, Terminator};
 use pktjit_ir::{BlockId, ValueId};
@@ -16,6 +16,8 @@ struct Value<'a> {
     /// `None` for block parameters.
     inst: Option<&'a Inst>,
     home: usize,
+    /// How many instructions that change scratch come before the definition.
+    changes: u32,
     count: u32,
     /// Whether all uses are in the block of the definition.
     is_local: bool,
@@ -28,7 +30,7 @@ struct Value<'a> {
 enum User<'a> {
     #[default]
     None,
-    Inst(&'a Inst),
+    Inst(ValueId, &'a Inst),
     Terminator(&'a Terminator),
 }
 
@@ -44,13 +46,15 @@ impl<'a> Uses<'a> {
                 values
             ],
         };
+        let mut changes = 0;
         for (b, block) in program.blocks.iter().enumerate() {
             for &(value, _) in &block.params {
                 uses.values[value.index()].home = b;
             }
             for (value, inst) in &block.insts {
                 let value = &mut uses.values[value.index()];
-                (value.home, value.inst) = (b, Some(inst));
+                (value.home, value.inst, value.changes) = (b, Some(inst), changes);
+                changes += u32::from(changes_scratch(inst));
             }
         }
         // Backwards, users come before what they use.
@@ -61,7 +65,7 @@ impl<'a> Uses<'a> {
                 if uses.is_dead(*value) || uses.splatted_key(inst).is_some() {
                     continue;
                 }
-                inst.for_each_operand(|v| uses.add(v, b, User::Inst(inst)));
+                inst.for_each_operand(|v| uses.add(v, b, User::Inst(*value, inst)));
             }
         }
         uses
@@ -88,9 +92,10 @@ impl<'a> Uses<'a> {
         }
     }
 
-    /// Whether nothing uses the value.
+    /// Whether nothing uses the value, and computing it changes nothing.
     pub(super) fn is_dead(&self, value: ValueId) -> bool {
-        self.values[value.index()].count == 0
+        let Value { count, inst, .. } = self.values[value.index()];
+        count == 0 && !inst.is_some_and(changes_scratch)
     }
 
     /// Whether there is one use alone.
@@ -143,26 +148,41 @@ impl<'a> Uses<'a> {
             inst: Some(inst),
             count: 1,
             is_local: true,
+            changes,
             user,
             ..
         } = self.values[value.index()]
         else {
             return false;
         };
-        match (inst, user) {
-            (Inst::LoadLanes { .. }, User::Inst(_)) => true,
-            (Inst::Load { .. }, User::Inst(Inst::Splat { .. })) => true,
-            (Inst::Load { .. }, User::Inst(Inst::Binary { op, b, .. })) => match op {
+        // What reads scratch goes to a user that stays where it is, and past no change.
+        let keeps_scratch = match user {
+            User::Inst(user, _) => self.values[user.index()].changes == changes,
+            _ => false,
+        };
+        let is_operand = |user: &Inst| match *user {
+            Inst::Binary { op, b, .. } => match op {
                 BinaryOp::And | BinaryOp::Or | BinaryOp::Xor | BinaryOp::Add => true,
-                BinaryOp::Sub => *b == value,
+                BinaryOp::Sub => b == value,
                 _ => false,
             },
-            (Inst::Load { .. }, User::Inst(Inst::Compare { .. })) => true,
-            (Inst::Compare { .. }, User::Inst(Inst::Select { cond, .. }))
+            _ => false,
+        };
+        match (inst, user) {
+            (Inst::LoadLanes { .. } | Inst::LoadLanesAt { .. }, User::Inst(..)) => true,
+            (Inst::LoadScratchLanes { .. }, User::Inst(..)) => keeps_scratch,
+            (Inst::LoadScratch { .. }, User::Inst(_, user)) => keeps_scratch && is_operand(user),
+            (Inst::Load { .. }, User::Inst(_, Inst::Splat { .. } | Inst::Compare { .. })) => true,
+            (Inst::Load { .. }, User::Inst(_, user)) => is_operand(user),
+            (Inst::Compare { .. }, User::Inst(_, Inst::Select { cond, .. }))
             | (Inst::Compare { .. }, User::Terminator(Terminator::BranchIf { cond, .. })) => {
                 *cond == value
             }
             _ => false,
         }
     }
+}
+
+fn changes_scratch(inst: &Inst) -> bool {
+    matches!(inst, Inst::OrScratch { .. })
 }

@@ -8,7 +8,7 @@ use iced_x86::{Decoder, DecoderOptions, Instruction, Mnemonic, OpKind, Register}
 use pktjit_ir::TableId;
 
 use super::{Buffer, emit};
-use crate::code::Entries;
+use crate::code::{Entries, StackUse};
 use crate::constant_pool::ConstantPool;
 use crate::isa::x64::inst::{
     Address, Alu, Cond, Inst, Label, Piece, Reg, Scale, Scan, Shift, Size, Source, Vector,
@@ -16,8 +16,11 @@ use crate::isa::x64::inst::{
 };
 use crate::target::Target;
 
-/// General registers of the convention: with and without a REX bit, and those whose byte form needs a REX prefix.
-const GENERAL: [u8; 6] = [0, 2, 6, 7, 8, 11];
+/// General registers of the convention: with and without a REX bit, those whose byte form needs a REX prefix, and those
+/// whose number means something else in an address (rbp, r12, r13).
+const GENERAL: [u8; 9] = [0, 2, 5, 6, 7, 8, 11, 12, 13];
+/// The stack pointer, as the base of an address.
+const RSP: Reg = Reg::general(4);
 const VECTOR: [u8; 4] = [0, 7, 8, 15];
 const SIZES: [Size; 2] = [Size::S32, Size::S64];
 const IMMEDIATES: [i32; 8] = [0, 1, -1, 127, -128, 128, i32::MAX, i32::MIN];
@@ -148,6 +151,11 @@ fn meant(inst: Inst) -> (Mnemonic, Vec<Operand>) {
             let address = Address::Base { base: to, disp: 0 };
             (M::Mov, vec![memory(address, 4), r32(src)])
         }
+        Inst::OrMemory { address, src } => {
+            (M::Or, vec![memory(address, 4), source(Size::S32, src)])
+        }
+        Inst::Push { reg } => (M::Push, vec![r64(reg)]),
+        Inst::Pop { reg } => (M::Pop, vec![r64(reg)]),
         Inst::Bswap { dst, size } => (M::Bswap, vec![general(size, dst)]),
         Inst::SwapLowBytes { dst } => {
             let low = Operand::Reg(Register::AX + u32::from(dst.encoding()));
@@ -231,6 +239,8 @@ fn meant(inst: Inst) -> (Mnemonic, Vec<Operand>) {
         Inst::ZeroExtendByte { dst } => (M::Movzx, vec![r32(dst), r8(dst)]),
         Inst::VectorMov { dst, src } => (M::Vmovdqa, vec![ymm(dst), ymm(src)]),
         Inst::VectorLoad { dst, address } => (M::Vmovdqu, vec![ymm(dst), memory(address, 32)]),
+        Inst::VectorStore { address, src } => (M::Vmovdqu, vec![memory(address, 32), ymm(src)]),
+        Inst::VectorZero { dst } => (M::Vpxor, vec![xmm(dst), xmm(dst), xmm(dst)]),
         Inst::Broadcast { dst, src } => (M::Vpbroadcastd, vec![ymm(dst), xmm(src)]),
         Inst::BroadcastLoad {
             dst,
@@ -275,7 +285,7 @@ fn meant(inst: Inst) -> (Mnemonic, Vec<Operand>) {
 /// Addresses of every kind: displacements of one byte and of four, all scales, low and high registers.
 fn addresses() -> Vec<Address> {
     let mut all = vec![Address::Pool { offset: 0 }, Address::Pool { offset: 96 }];
-    for base in GENERAL.map(Reg::general) {
+    for base in GENERAL.map(Reg::general).into_iter().chain([RSP]) {
         all.extend(
             [0, 127, 128, -128, -129, i32::MAX, i32::MIN].map(|disp| Address::Base { base, disp }),
         );
@@ -300,6 +310,10 @@ fn samples() -> Vec<Inst> {
         one_register(dst, &mut all);
         for address in addresses() {
             all.push(Inst::Lea { dst, address });
+            all.push(Inst::OrMemory {
+                address,
+                src: Source::Reg(dst),
+            });
             all.extend(Width::ALL.iter().map(|&width| Inst::Load {
                 dst,
                 address,
@@ -325,6 +339,13 @@ fn samples() -> Vec<Inst> {
             all.push(Inst::LaneBits { dst, src });
         }
     }
+    for address in addresses() {
+        all.extend(
+            IMMEDIATES
+                .map(Source::Imm)
+                .map(|src| Inst::OrMemory { address, src }),
+        );
+    }
     vectors(&mut all);
     all
 }
@@ -336,6 +357,8 @@ fn one_register(dst: Reg, all: &mut Vec<Inst>) {
         Inst::TableAddress { dst, table },
         Inst::SwapLowBytes { dst },
         Inst::Dec { dst },
+        Inst::Push { reg: dst },
+        Inst::Pop { reg: dst },
         Inst::MulHigh { src: dst },
         Inst::ZeroExtendByte { dst },
     ]);
@@ -413,8 +436,10 @@ fn two_registers(dst: Reg, src: Reg, all: &mut Vec<Inst>) {
 
 fn vectors(all: &mut Vec<Inst>) {
     for dst in VECTOR.map(Reg::vector) {
+        all.push(Inst::VectorZero { dst });
         for address in addresses() {
             all.push(Inst::VectorLoad { dst, address });
+            all.push(Inst::VectorStore { address, src: dst });
             all.extend(Piece::ALL.iter().map(|&piece| Inst::BroadcastLoad {
                 dst,
                 address,
@@ -460,7 +485,13 @@ fn emit_all(insts: &[Inst]) -> (Vec<Instruction>, u64) {
         lookup_batch_ptrs: 0,
     };
     let code = buffer
-        .finish(ConstantPool::new(&[]), entries, Target::x86_64_avx2(), 1)
+        .finish(
+            ConstantPool::new(&[]),
+            entries,
+            Target::x86_64_avx2(),
+            1,
+            StackUse::LEAF,
+        )
         .expect("all labels are bound");
     let decoder = Decoder::with_ip(64, &code.bytes()[..end], 0, DecoderOptions::NONE);
     let decoded: Vec<Instruction> = decoder.into_iter().collect();

@@ -27,6 +27,7 @@ impl<'a> Lowering<'a> {
         let program = self.program;
         let block = &program.blocks[id.index()];
         self.block = id;
+        self.scaled.clear();
         self.line = LineNote::default();
         let start = self.body.nodes.len();
         self.body.nodes.push(Node::Bind(label_of(id)));

@@ -11,8 +11,16 @@ use crate::isa::x64::inst::{Address, Inst, Piece, Reg, Vector, VectorSource};
 impl Lowering<'_> {
     pub(super) fn splat(&mut self, inst: &Ir, a: ValueId) -> Reg {
         if let Some(constant) = self.uses.constant(a) {
-            let (dst, address) = (self.vector(), self.pool_lanes(constant as u32));
-            self.push(Inst::VectorLoad { dst, address });
+            let dst = self.vector();
+            // A register that is cleared costs no load, and no execution unit either.
+            let inst = match constant {
+                0 => Inst::VectorZero { dst },
+                _ => Inst::VectorLoad {
+                    dst,
+                    address: self.pool_lanes(constant as u32),
+                },
+            };
+            self.push(inst);
             return dst;
         }
         if let Some(&Ir::LoadKey {
@@ -148,19 +156,16 @@ impl Lowering<'_> {
     }
 
     pub(super) fn vector_source(&mut self, value: ValueId) -> (VectorSource, Option<TableId>) {
-        if self.registers[value.index()].is_none() {
-            match self.uses.inst(value) {
-                Some(&Ir::LoadLanes {
-                    row, column, first, ..
-                }) => {
-                    let (address, table, _) = self.element(row, column, first.into());
-                    return (VectorSource::Mem(address), Some(table));
-                }
-                Some(&Ir::Splat { a, .. }) if self.uses.constant(a).is_some() => {
-                    let lane = self.uses.constant(a).unwrap_or(0) as u32;
-                    return (VectorSource::Mem(self.pool_lanes(lane)), None);
-                }
-                _ => {}
+        if self.registers[value.index()].is_none()
+            && let Some(inst) = self.uses.inst(value)
+        {
+            if let Some((address, table)) = self.lanes_address(inst) {
+                return (VectorSource::Mem(address), table);
+            }
+            if let Ir::Splat { a, .. } = *inst
+                && let Some(lane @ 1..) = self.uses.constant(a)
+            {
+                return (VectorSource::Mem(self.pool_lanes(lane as u32)), None);
             }
         }
         (VectorSource::Reg(self.reg(value)), None)

@@ -72,18 +72,28 @@ impl Lowering<'_> {
 
     fn is_sunk_load(&self, value: ValueId) -> bool {
         self.registers[value.index()].is_none()
-            && matches!(self.uses.inst(value), Some(Ir::Load { .. }))
+            && matches!(
+                self.uses.inst(value),
+                Some(Ir::Load { .. } | Ir::LoadScratch { .. })
+            )
     }
 
     /// The second operand of a scalar instruction, in memory where it is used but once, and the table that it reads.
     fn any_source(&mut self, value: ValueId, size: Size) -> (Source, Option<TableId>) {
-        if self.is_sunk_load(value)
-            && let Some(&Ir::Load { row, column, index }) = self.uses.inst(value)
-            && self.column_width(row, column) >= Some(size)
-        {
-            // Of a wider number the low bytes come first, and they are all that counts.
-            let (address, table, _) = self.indexed_element(row, column, index);
-            return (Source::Mem(address), Some(table));
+        if self.is_sunk_load(value) {
+            match self.uses.inst(value) {
+                Some(&Ir::Load { row, column, index })
+                    if self.column_width(row, column) >= Some(size) =>
+                {
+                    // Of a wider number the low bytes come first, and they are all that counts.
+                    let (address, table, _) = self.indexed_element(row, column, index);
+                    return (Source::Mem(address), Some(table));
+                }
+                Some(&Ir::LoadScratch { index }) if size == Size::S32 => {
+                    return (Source::Mem(self.scratch_number(index)), None);
+                }
+                _ => {}
+            }
         }
         (self.source(value, size), None)
     }

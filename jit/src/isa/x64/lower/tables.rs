@@ -3,10 +3,10 @@
 //! A row with a constant index is an address without code where its table is in the pool. Otherwise it is the table's
 //! base and a scaled index, kept as two registers or added up, whichever is cheaper for its uses.
 
-use pktjit_ir::program::{Column, Table, Type};
+use pktjit_ir::program::{Column, Inst as Ir, Table, Type};
 use pktjit_ir::{TableId, ValueId};
 
-use super::{Lowering, pool_address};
+use super::{Lowering, RUN_BYTES, pool_address};
 use crate::code::Placement;
 use crate::isa::x64::inst::{Address, Alu, Inst, Reg, Scale, Shift, Size, Source};
 
@@ -190,21 +190,62 @@ impl<'a> Lowering<'a> {
         column: u8,
         index: Option<ValueId>,
     ) -> (Address, TableId, &'a Column) {
-        let known = index.map_or(Some(0), |index| self.uses.constant(index));
-        let (address, table, column) = self.element(row, column, known.unwrap_or(0));
-        let Some(index) = index.filter(|_| known.is_none()) else {
-            return (address, table, column);
+        let (address, table, column) = self.element(row, column, 0);
+        let address = match index {
+            Some(index) => self.run(address, index, column.bytes.into()),
+            None => address,
         };
+        (address, table, column)
+    }
+
+    /// Where the eight numbers are that a load of lanes reads, and in which table; `None` of other instructions.
+    pub(super) fn lanes_address(&mut self, inst: &Ir) -> Option<(Address, Option<TableId>)> {
+        Some(match *inst {
+            Ir::LoadLanes {
+                row, column, first, ..
+            } => {
+                let (address, table, _) = self.element(row, column, first.into());
+                (address, Some(table))
+            }
+            Ir::LoadLanesAt {
+                row, column, index, ..
+            } => {
+                let (address, table, _) = self.element(row, column, 0);
+                (self.run(address, index, RUN_BYTES), Some(table))
+            }
+            Ir::LoadScratchLanes { index, .. } => (self.scratch_lanes(index), None),
+            _ => return None,
+        })
+    }
+
+    /// The place `index` times `bytes`, a power of two, after `address`.
+    pub(super) fn run(&mut self, address: Address, index: ValueId, bytes: u32) -> Address {
+        if let Some(index) = self.uses.constant(index) {
+            return self.advance(address, index * u64::from(bytes));
+        }
         let (base, disp) = match address {
             Address::Base { base, disp } => (base, disp),
             _ => (self.address_register(address), 0),
         };
-        let address = Address::Indexed {
+        let shift = bytes.trailing_zeros();
+        Address::Indexed {
             base,
-            index: self.reg(index),
-            scale: Scale::from_shift(column.bytes.trailing_zeros()),
+            index: self.scaled(index, shift.saturating_sub(3) as u8),
+            scale: Scale::from_shift(shift),
             disp,
-        };
-        (address, table, column)
+        }
+    }
+
+    /// `index << by` in a register, the same for all uses in a block.
+    fn scaled(&mut self, index: ValueId, by: u8) -> Reg {
+        if by == 0 {
+            return self.reg(index);
+        }
+        if let Some(&reg) = self.scaled.get(&(index, by)) {
+            return reg;
+        }
+        let reg = self.times(index, 1 << by);
+        self.scaled.insert((index, by), reg);
+        reg
     }
 }
