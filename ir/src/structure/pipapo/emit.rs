@@ -21,6 +21,9 @@ use crate::structure::pipapo::stage::{Group, Shape, Stage};
 
 /// Bits of a number of a row.
 const BITS: u8 = 32;
+/// Most rows whose addresses are kept until the first number that is not zero is computed again: with its index and what is
+/// found, all that the five registers hold that a function need not save.
+const MAX_KEPT_ROWS: usize = 3;
 
 /// The program for some rules, at least one.
 pub(super) fn program(input: &Input<'_>, stages: &[Stage]) -> Program {
@@ -168,15 +171,16 @@ impl Lookup<'_> {
     /// Emits the last stage; yields the row of the verdict, or `MISS`.
     fn emit_first(&self, b: &mut ProgramBuilder, rules: TableId) -> ValueId {
         if let Shape::Narrow { .. } = self.stage.shape {
-            let pieces = self.and_numbers(b, None, None);
+            let pieces = self.and_numbers(b, &[], None, None);
             let end = self.stage.pieces as u32;
             let pieces = b.binary_const(BinaryOp::Or, pieces, 1 << end);
             let piece = b.first_bit(pieces);
             return load_row(b, rules, piece);
         }
         if self.map.is_none() && self.blocks().0 == 1 {
-            let set = self.and_rows(b, None, Vec::new());
-            return self.emit_result(b, None, set, rules);
+            let (set, rows) = self.and_rows(b, None, Vec::new());
+            let kept = &rows[..rows.len().min(MAX_KEPT_ROWS)];
+            return self.emit_result(b, kept, None, set, rules);
         }
         let blocks = self.open(b);
         let (next, _) = b.block(&[]);
@@ -201,7 +205,7 @@ impl Lookup<'_> {
         });
 
         b.switch_to(hit);
-        let row = self.emit_result(b, Some(params[0]), params[1], rules);
+        let row = self.emit_result(b, &[], Some(params[0]), params[1], rules);
         b.terminate(Terminator::Jump {
             to: end,
             args: vec![row],
@@ -211,15 +215,17 @@ impl Lookup<'_> {
     }
 
     /// The row of the verdict of the first piece in a block in which the numbers `set` are not zero; `MISS` without any.
+    /// `rows` are those of the first groups.
     fn emit_result(
         &self,
         b: &mut ProgramBuilder,
+        rows: &[ValueId],
         block: Option<ValueId>,
         set: ValueId,
         rules: TableId,
     ) -> ValueId {
         let number = self.first_number(b, set);
-        let pieces = self.and_numbers(b, block, Some(number));
+        let pieces = self.and_numbers(b, rows, block, Some(number));
         // Without a piece the number is the last one of the row, and this bit leads behind it.
         let pieces = b.binary_const(BinaryOp::Or, pieces, 1 << BITS);
         let bit = b.first_bit(pieces);
@@ -266,7 +272,7 @@ impl Lookup<'_> {
         b.switch_to(each_number);
         let set = number_params[1];
         let number = self.first_number(b, set);
-        let pieces = self.and_numbers(b, Some(blocks.counter), Some(number));
+        let pieces = self.and_numbers(b, &[], Some(blocks.counter), Some(number));
         let base = self.piece(b, Some(blocks.counter), number);
         let zero = b.constant(0);
         b.terminate(Terminator::Jump {
@@ -344,21 +350,23 @@ impl Lookup<'_> {
             });
             b.switch_to(blocks.rows);
         }
-        self.and_rows(b, Some(blocks.counter), known)
+        self.and_rows(b, Some(blocks.counter), known).0
     }
 
-    /// Ands the rows of one block, and what is `known` of them; yields which numbers are not zero.
+    /// Ands the rows of one block, and what is `known` of them; yields which numbers are not zero, and the rows.
     fn and_rows(
         &self,
         b: &mut ProgramBuilder,
         block: Option<ValueId>,
         known: Vec<ValueId>,
-    ) -> ValueId {
+    ) -> (ValueId, Vec<ValueId>) {
         let vectors = self.blocks().1 / usize::from(self.lanes);
         let mut all: Vec<Option<ValueId>> = known.into_iter().map(Some).collect();
         all.resize(vectors, None);
+        let mut rows = Vec::new();
         for (&group, &table) in self.stage.groups.iter().zip(&self.tables) {
             let row = self.row(b, group, table, block);
+            rows.push(row);
             for (i, acc) in all.iter_mut().enumerate() {
                 let first = i as u16 * u16::from(self.lanes);
                 let x = b.load_lanes(row, 0, first, self.lanes);
@@ -366,7 +374,7 @@ impl Lookup<'_> {
             }
         }
         let all: Vec<ValueId> = all.into_iter().flatten().collect();
-        self.not_zero(b, &all)
+        (self.not_zero(b, &all), rows)
     }
 
     /// A scalar with bit i set where number i of these vectors is not zero.
@@ -384,16 +392,20 @@ impl Lookup<'_> {
         b.binary_const(BinaryOp::Xor, all, u64::MAX >> (64 - self.blocks().1))
     }
 
-    /// Ands number `number` of a row over all groups, or the only one, and the map.
+    /// Ands number `number` of a row over all groups, or the only one, and the map. `rows` are those of the first groups.
     fn and_numbers(
         &self,
         b: &mut ProgramBuilder,
+        rows: &[ValueId],
         block: Option<ValueId>,
         number: Option<ValueId>,
     ) -> ValueId {
         let mut all = None;
-        for (&group, &table) in self.stage.groups.iter().zip(&self.tables) {
-            let row = self.row(b, group, table, block);
+        for (i, (&group, &table)) in self.stage.groups.iter().zip(&self.tables).enumerate() {
+            let row = match rows.get(i) {
+                Some(&row) => row,
+                None => self.row(b, group, table, block),
+            };
             let x = b.load(row, 0, number);
             all = Some(all.map_or(x, |all| b.binary(BinaryOp::And, all, x)));
         }
