@@ -6,7 +6,8 @@ use crate::entity::{BlockId, TableId, ValueId};
 use crate::field::ByteOrder;
 use crate::key::KeyLayout;
 use crate::program::{
-    BinaryOp, Block, CompareOp, Inst, LaneCompareOp, MaskOp, Program, Table, Terminator, Type,
+    BinaryOp, Block, Column, CompareOp, Inst, LaneCompareOp, MaskOp, Program, Table, Terminator,
+    Type,
 };
 
 /// A program being written. Instructions go to the end of the current block, at first block 0.
@@ -54,6 +55,15 @@ impl ProgramBuilder {
     pub fn table(&mut self, table: Table) -> TableId {
         self.program.tables.push(table);
         TableId::new(self.program.tables.len() as u32 - 1)
+    }
+
+    /// The columns of a table.
+    ///
+    /// # Panics
+    /// Where `table` was not added here.
+    #[must_use]
+    pub fn columns(&self, table: TableId) -> &[Column] {
+        &self.program.tables[table.index()].columns
     }
 
     /// Adds so many 32-bit numbers to scratch and yields the index of the first.

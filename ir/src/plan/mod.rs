@@ -20,6 +20,7 @@ use crate::structure::bucket::Bucket;
 use crate::structure::hash::Hash;
 use crate::structure::inline::Inline;
 use crate::structure::linear::Linear;
+use crate::structure::pipapo::{GroupBits, Pipapo};
 use crate::structure::{Cost, Input, Refusal, Structure};
 use crate::verify::{VerifiedProgram, VerifyError, verify};
 pub use cost::{Machine, Pext};
@@ -217,6 +218,7 @@ enum Prepared {
     Inline(Inline),
     Hash(Hash),
     Bucket(Box<Bucket>),
+    Pipapo(Pipapo),
     Linear(Linear),
 }
 
@@ -226,6 +228,9 @@ impl Prepared {
             Structure::Inline => Self::Inline(Inline::prepare(input)?),
             Structure::Hash => Self::Hash(Hash::prepare(input)?),
             Structure::Bucket => Self::Bucket(Box::new(Bucket::prepare(input)?)),
+            Structure::Pipapo4 => Self::Pipapo(Pipapo::prepare(input, GroupBits::Four)?),
+            Structure::Pipapo8 => Self::Pipapo(Pipapo::prepare(input, GroupBits::Eight)?),
+            Structure::Pipapo => Self::Pipapo(Pipapo::prepare(input, GroupBits::BySize)?),
             Structure::Linear => Self::Linear(Linear::prepare(input)?),
         })
     }
@@ -235,6 +240,7 @@ impl Prepared {
             Self::Inline(inline) => inline.cost(input),
             Self::Hash(hash) => hash.cost(input),
             Self::Bucket(bucket) => bucket.cost(input),
+            Self::Pipapo(pipapo) => pipapo.cost(),
             Self::Linear(linear) => linear.cost(input),
         }
     }
@@ -244,6 +250,7 @@ impl Prepared {
             Self::Inline(inline) => Ok(inline.build(input)),
             Self::Hash(hash) => hash.build(input),
             Self::Bucket(bucket) => Ok(bucket.build(input)),
+            Self::Pipapo(pipapo) => Ok(pipapo.build(input)),
             Self::Linear(linear) => Ok(linear.build(input)),
         }
     }
@@ -267,13 +274,18 @@ impl Prepared {
 /// ```
 pub fn plan(rule_set: &RuleSet, options: &Options) -> Result<Plan, PlanError> {
     let input = normalise(rule_set, options);
-    let considered = match options.structure {
-        Choice::Auto => &Structure::ALL[..],
-        Choice::Only(ref structure) => std::slice::from_ref(structure),
+    // `pipapo` is whichever of the two others suits each field.
+    let is_variant = |s: &Structure| matches!(s, Structure::Pipapo4 | Structure::Pipapo8);
+    let considered: Vec<Structure> = match options.structure {
+        Choice::Auto => Structure::ALL
+            .into_iter()
+            .filter(|s| !is_variant(s))
+            .collect(),
+        Choice::Only(structure) => vec![structure],
     };
     let mut candidates: Vec<Candidate> = Vec::new();
     let mut prepared: Vec<(f64, usize, Prepared)> = Vec::new();
-    for &structure in considered {
+    for structure in considered {
         let ready = Prepared::new(structure, &input).and_then(|ready| {
             let cost = ready.cost(&input);
             match cost.table_bytes {

@@ -17,7 +17,7 @@
 
 use crate::builder::ProgramBuilder;
 use crate::entity::ValueId;
-use crate::field::ByteOrder;
+use crate::field::{ByteOrder, Field};
 use crate::key::{KeyLayout, MAX_FIELD_BYTES_SUM};
 use crate::program::BinaryOp;
 use crate::rule::{Match, Rule, prefix_mask};
@@ -89,20 +89,11 @@ pub(crate) fn pieces(layout: &KeyLayout, rule: &Rule, fineness: Fineness, out: &
     let mut base = 0;
     let mut parts: Vec<(u128, u128)> = Vec::new();
     for (field, condition) in layout.fields().iter().zip(&rule.matches) {
-        parts.clear();
-        match *condition {
-            Match::Any => {}
-            Match::Exact(value) => parts.push((field.max(), value)),
-            Match::Prefix { value, len } => parts.push((prefix_mask(field, len), value)),
-            Match::Mask { value, mask } => parts.push((mask, value & mask)),
-            Match::Range { lo, hi } => {
-                let room = fineness
-                    .field
-                    .min(fineness.rule / (out.len() - start))
-                    .max(1);
-                interval_pieces(field.max(), lo, hi, room, &mut parts);
-            }
-        }
+        let room = fineness
+            .field
+            .min(fineness.rule / (out.len() - start))
+            .max(1);
+        field_pieces(field, condition, room, &mut parts);
         if let Some((&first, more)) = parts.split_first() {
             let known = out.len();
             for &(care, value) in more {
@@ -119,6 +110,23 @@ pub(crate) fn pieces(layout: &KeyLayout, rule: &Rule, fineness: Fineness, out: &
             }
         }
         base += usize::from(field.bits());
+    }
+}
+
+/// Sets `out` to the pieces of one canonical condition as (care, value), at most `room`; none where it matches everything.
+pub(crate) fn field_pieces(
+    field: &Field,
+    condition: &Match,
+    room: usize,
+    out: &mut Vec<(u128, u128)>,
+) {
+    out.clear();
+    match *condition {
+        Match::Any => {}
+        Match::Exact(value) => out.push((field.max(), value)),
+        Match::Prefix { value, len } => out.push((prefix_mask(field, len), value)),
+        Match::Mask { value, mask } => out.push((mask, value & mask)),
+        Match::Range { lo, hi } => interval_pieces(field.max(), lo, hi, room, out),
     }
 }
 

@@ -1,10 +1,10 @@
 //! `hash`: where all rules look at the same bits, a perfect hash function finds the only rule that can match.
 //!
 //! ```text
-//! h       = sum of key window i (masked) * multiplier i           64 bits, several windows of up to 8 bytes
+//! h       = sum of number i of the key * multiplier i             64 bits; a number is up to 8 bytes that rules differ in
 //! pilot   = pilots[h >> ..]                                       a multiplier chosen for the keys that share it
-//! row     = slots[(h * pilot) >> ..]  -> windows of the key, row number
-//! result  = row number if the windows are equal, else MISS
+//! row     = slots[(h * pilot) >> ..]  -> numbers of the key, row number
+//! result  = row number if the numbers are equal, and so is what all rules have in common; else MISS
 //! ```
 //!
 //! Two dependent loads and one comparison, whatever the number of rules. Each pilot was searched until its keys fell on
@@ -14,30 +14,90 @@
 //! Exact values of 10.0.0.1 and 10.0.0.2 with 2 slots: h = 0x3a.., 0xc1..; both share pilot 0; a pilot is searched whose
 //! product with the two numbers differs in the top bit.
 
-use std::collections::HashMap;
+use std::collections::HashSet;
+use std::fmt;
 
+use crate::builder::ProgramBuilder;
 use crate::entity::{FieldId, ValueId};
 use crate::key::KeyLayout;
 use crate::program::{BinaryOp, Column, CompareOp, MISS, Program, Table};
 use crate::rule::{Match, prefix_mask};
+use crate::structure::common::Common;
 use crate::structure::windows::{Window, windows};
 use crate::structure::{Cost, Input, Refusal, empty};
 
 /// Tries for one pilot before the whole function is given up and begun again with other multipliers.
 const MAX_PILOT_TRIES: u32 = 1 << 14;
-/// Most windows of the key that stay in registers until they are compared; more are loaded again, so that few general
+/// Most numbers of the key that stay in registers until they are compared; more are loaded again, so that few general
 /// registers are enough.
-const MAX_KEPT_WINDOWS: usize = 2;
+const MAX_KEPT_NUMBERS: usize = 2;
 /// Sets of multipliers that are tried.
 const MAX_SEEDS: u32 = 8;
 
 /// A hash whose bits are known; the function itself is searched when it is built.
 pub(crate) struct Hash {
-    /// The bits of each key byte that all rules look at.
+    /// The bits that all rules look at, in the bytes in which rules differ.
     care: Vec<u8>,
-    windows: Vec<Window>,
-    /// The windows' numbers of each rule, and its row; without repeats.
+    numbers: Vec<Number>,
+    /// The bytes in which all rules want the same.
+    common: Common,
+    /// The numbers of each rule, and its row; without repeats.
     keys: Vec<(Box<[u64]>, u32)>,
+}
+
+/// Stretches of the key side by side, up to 8 bytes.
+struct Number {
+    windows: Vec<Window>,
+}
+
+impl Number {
+    /// The stretches that `care` has bits in, as few numbers as their order allows.
+    fn of(care: &[u8]) -> Vec<Self> {
+        let mut numbers: Vec<Self> = Vec::new();
+        for window in windows(care.iter().copied()) {
+            match numbers.last_mut() {
+                Some(last) if last.bytes() + window.bytes <= 8 => last.windows.push(window),
+                _ => numbers.push(Self {
+                    windows: vec![window],
+                }),
+            }
+        }
+        numbers
+    }
+
+    fn bytes(&self) -> u8 {
+        self.windows.iter().map(|window| window.bytes).sum()
+    }
+
+    /// The number of a key, or of the care bits of a key.
+    fn read(&self, key: &[u8]) -> u64 {
+        let windows = self.windows.iter().rev();
+        // The first has the low bits; one of 8 bytes is alone.
+        windows.fold(0, |number, w| {
+            number.checked_shl(8 * u32::from(w.bytes)).unwrap_or(0) | w.read(key)
+        })
+    }
+
+    fn emit(&self, b: &mut ProgramBuilder, care: &[u8]) -> ValueId {
+        let (mut shift, mut number) = (0, None);
+        for window in &self.windows {
+            let x = window.emit(b, care);
+            let x = b.shl(x, shift);
+            shift += 8 * window.bytes;
+            number = Some(number.map_or(x, |number| b.binary(BinaryOp::Or, number, x)));
+        }
+        number.unwrap_or_else(|| b.constant(0))
+    }
+}
+
+/// Names the bytes of the key: `key 0..4 4..6`.
+impl fmt::Display for Number {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("key")?;
+        self.windows
+            .iter()
+            .try_for_each(|w| write!(f, " {}..{}", w.offset, w.offset + usize::from(w.bytes)))
+    }
 }
 
 /// A function without collisions.
@@ -86,10 +146,8 @@ impl Hash {
         }
         // Fields may overlap in the key: a bit counts if it does in any of them.
         let masks = masks.unwrap_or_default();
-        let care = overlay(layout, &masks);
-        let windows: Vec<Window> = windows(care.iter().copied()).collect();
-        let mut seen = HashMap::with_capacity(input.rows.len());
-        let mut keys: Vec<(Box<[u64]>, u32)> = Vec::with_capacity(input.rows.len());
+        let mut care = overlay(layout, &masks);
+        let mut wanted: Vec<(Vec<u8>, u32)> = Vec::with_capacity(input.rows.len());
         for &row in &input.rows {
             let matches = &input.rule(row).matches;
             let lowers: Vec<u128> = layout
@@ -112,17 +170,26 @@ impl Hash {
                 // Overlapping fields that want different things of one bit: no key matches.
                 continue;
             }
-            let numbers: Box<[u64]> = windows
+            wanted.push((bytes, row));
+        }
+        let common = Common::take(&mut care, wanted.iter().map(|(bytes, _)| &bytes[..]));
+        let numbers = Number::of(&care);
+        let mut seen = HashSet::with_capacity(wanted.len());
+        let mut keys: Vec<(Box<[u64]>, u32)> = Vec::with_capacity(wanted.len());
+        for (bytes, row) in wanted {
+            let key: Box<[u64]> = numbers
                 .iter()
-                .map(|w| w.read(&bytes) & w.read(&care))
+                .map(|number| number.read(&bytes) & number.read(&care))
                 .collect();
             // Rows come strongest first; a repeat can never win.
-            seen.entry(numbers.clone())
-                .or_insert_with(|| keys.push((numbers, row)));
+            if seen.insert(key.clone()) {
+                keys.push((key, row));
+            }
         }
         Ok(Self {
             care,
-            windows,
+            numbers,
+            common,
             keys,
         })
     }
@@ -136,15 +203,15 @@ impl Hash {
     }
 
     fn row_bytes(&self) -> usize {
-        8 * self.windows.len() + 8
+        8 * self.numbers.len() + 8
     }
 
     pub(crate) fn cost(&self, _input: &Input<'_>) -> Cost {
         let (pilot_bits, slot_bits) = self.bits();
         let row_bytes = self.row_bytes();
         Cost {
-            // A load, mask, multiplication and sum a window, and its comparison; about ten for addresses and the result.
-            instructions: 8.0 * self.windows.len() as f64 + 10.0,
+            // A load, mask, multiplication and sum a number, and its comparison; about ten for addresses and the result.
+            instructions: 7.0 * self.numbers.len() as f64 + 10.0,
             // The slot, after the pilot.
             dependent_loads: 1.0,
             lines: 1.0 + (row_bytes as f64 / 64.0).ceil(),
@@ -165,8 +232,8 @@ impl Hash {
         let slots = b.table(self.slots(&function));
         let mut known: Vec<ValueId> = Vec::new();
         let mut hash: Option<ValueId> = None;
-        for (window, &multiplier) in self.windows.iter().zip(&function.multipliers) {
-            let x = window.emit(&mut b, &self.care);
+        for (number, &multiplier) in self.numbers.iter().zip(&function.multipliers) {
+            let x = number.emit(&mut b, &self.care);
             known.push(x);
             let product = b.binary_const(BinaryOp::Mul, x, multiplier);
             hash = Some(hash.map_or(product, |hash| b.binary(BinaryOp::Add, hash, product)));
@@ -178,18 +245,18 @@ impl Hash {
         let product = b.binary(BinaryOp::Mul, hash, pilot);
         let index = b.shr(product, 64 - function.slot_bits);
         let row = b.row(slots, index);
-        let mut differing: Option<ValueId> = None;
-        for (i, window) in self.windows.iter().enumerate() {
-            let x = if self.windows.len() <= MAX_KEPT_WINDOWS {
+        let mut differing = self.common.emit(&mut b);
+        for (i, number) in self.numbers.iter().enumerate() {
+            let x = if self.numbers.len() <= MAX_KEPT_NUMBERS {
                 known[i]
             } else {
-                window.emit(&mut b, &self.care)
+                number.emit(&mut b, &self.care)
             };
             let wanted = b.load(row, i as u8, None);
             let bits = b.binary(BinaryOp::Xor, x, wanted);
             differing = Some(differing.map_or(bits, |before| b.binary(BinaryOp::Or, before, bits)));
         }
-        let candidate = b.load(row, self.windows.len() as u8, None);
+        let candidate = b.load(row, self.numbers.len() as u8, None);
         let found = match differing {
             Some(differing) => {
                 let zero = b.constant(0);
@@ -218,18 +285,13 @@ impl Hash {
                 .iter()
                 .copied()
                 .chain(std::iter::repeat(0))
-                .take(self.windows.len());
+                .take(self.numbers.len());
             data.extend(padded.flat_map(u64::to_le_bytes));
             data.extend(u64::from(row).to_le_bytes());
         }
-        let mut columns: Vec<Column> = (0..self.windows.len())
+        let mut columns: Vec<Column> = (0..self.numbers.len())
             .map(|i| Column {
-                name: format!(
-                    "key {}..{}",
-                    self.windows[i].offset,
-                    self.windows[i].offset + usize::from(self.windows[i].bytes)
-                )
-                .into(),
+                name: self.numbers[i].to_string().into(),
                 offset: 8 * i as u32,
                 bytes: 8,
                 count: 1,
@@ -239,7 +301,7 @@ impl Hash {
             .collect();
         columns.push(Column {
             name: "row".into(),
-            offset: 8 * self.windows.len() as u32,
+            offset: 8 * self.numbers.len() as u32,
             bytes: 4,
             count: 1,
             max: MISS.into(),
@@ -257,7 +319,7 @@ impl Hash {
     fn search(&self, seed: u32) -> Option<Function> {
         let (pilot_bits, slot_bits) = self.bits();
         let mut random = SplitMix(seed.into());
-        let multipliers: Vec<u64> = self.windows.iter().map(|_| random.next() | 1).collect();
+        let multipliers: Vec<u64> = self.numbers.iter().map(|_| random.next() | 1).collect();
         let hashes: Vec<u64> = self
             .keys
             .iter()

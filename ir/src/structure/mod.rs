@@ -5,17 +5,20 @@
 //! | [`inline`] | all rules compared at once, as constants behind the code | up to 63 rules |
 //! | [`hash`] | a perfect hash function finds the only candidate | rules that want the same bits, each with other values |
 //! | [`bucket`] | some key bits select a bucket of rules that are compared at once | everything; wide rules go to a linear rest |
+//! | [`pipapo`] | pieces of the key select rows of bits, one for each rule, which are anded | what its memory allows |
 //! | [`linear`] | blocks of rules compared one block after the other | everything |
 //!
 //! Every structure compares exactly; what an index or a hash lets through may be too much, never too little.
 
 pub(crate) mod bits;
 pub(crate) mod bucket;
+pub(crate) mod common;
 pub(crate) mod compare;
 pub(crate) mod group;
 pub(crate) mod hash;
 pub(crate) mod inline;
 pub(crate) mod linear;
+pub(crate) mod pipapo;
 #[cfg(test)]
 mod tests;
 pub(crate) mod windows;
@@ -44,13 +47,27 @@ pub enum Structure {
     Hash,
     /// Key bits select a bucket of rules.
     Bucket,
+    /// Bit vectors selected by groups of 4 bits of the key.
+    Pipapo4,
+    /// Bit vectors selected by groups of 8 bits of the key.
+    Pipapo8,
+    /// The same, with groups of 8 bits where they take at most 2 MiB a field, of 4 bits elsewhere.
+    Pipapo,
     /// One block of rules after the other.
     Linear,
 }
 
 impl Structure {
     /// All structures, in the order in which ties between them are decided.
-    pub const ALL: [Self; 4] = [Self::Inline, Self::Hash, Self::Bucket, Self::Linear];
+    pub const ALL: [Self; 7] = [
+        Self::Inline,
+        Self::Hash,
+        Self::Bucket,
+        Self::Pipapo4,
+        Self::Pipapo8,
+        Self::Pipapo,
+        Self::Linear,
+    ];
 
     /// The name as command lines spell it.
     #[must_use]
@@ -59,6 +76,9 @@ impl Structure {
             Self::Inline => "inline",
             Self::Hash => "hash",
             Self::Bucket => "bucket",
+            Self::Pipapo4 => "pipapo4",
+            Self::Pipapo8 => "pipapo8",
+            Self::Pipapo => "pipapo",
             Self::Linear => "linear",
         }
     }
@@ -74,10 +94,14 @@ impl fmt::Display for Structure {
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum ParseStructureError {
     /// The design has it, this version does not.
-    #[error("structure `{0}` is not built yet; there are inline, hash, bucket and linear")]
+    #[error(
+        "structure `{0}` is not built yet; there are inline, hash, bucket, pipapo4, pipapo8, pipapo and linear"
+    )]
     NotBuilt(String),
     /// There is no such structure.
-    #[error("there is no structure `{0}`; there are inline, hash, bucket and linear")]
+    #[error(
+        "there is no structure `{0}`; there are inline, hash, bucket, pipapo4, pipapo8, pipapo and linear"
+    )]
     Unknown(String),
 }
 
@@ -89,7 +113,7 @@ impl FromStr for Structure {
             return Ok(known);
         }
         match name {
-            "direct" | "radix" | "tree" | "peel" | "classes" | "pipapo4" | "pipapo8" | "pipapo" => {
+            "direct" | "radix" | "tree" | "peel" | "classes" => {
                 Err(ParseStructureError::NotBuilt(name.into()))
             }
             _ => Err(ParseStructureError::Unknown(name.into())),
@@ -174,6 +198,16 @@ pub enum Refusal {
         bytes: usize,
         /// What is allowed.
         budget: usize,
+    },
+    /// What is passed from stage to stage would take more of the stack than a lookup may.
+    #[error(
+        "a lookup would need {bytes} bytes of scratch on the stack, at most {max} are possible"
+    )]
+    OverScratch {
+        /// What it needs.
+        bytes: usize,
+        /// The limit.
+        max: usize,
     },
     /// A loop over the rules would be longer than a program may be.
     #[error("a lookup would take more steps than the {max} that a program may have")]

@@ -1,0 +1,107 @@
+//! `pipapo`: pieces of the key select rows of bits, and their conjunction says which elements match.
+//!
+//! ```text
+//! pieces   each field of a rule as ternary pieces: 10.0.0.6-10.0.0.9 = 10.0.0.6/31, 10.0.0.8/31
+//! groups   4 or 8 bits of a field, each with one row of bits for each value of the group: bit p is set where piece p
+//!          allows the value
+//! stage    the rows that the key selects, anded: the pieces that match
+//! map      a piece that matches sets the bits of all pieces of its rule in the next stage, where they are one row more
+//! result   the rule of the first piece of the last stage that matches: pieces lie in the order of the rules
+//! ```
+//!
+//! This is the structure of Linux `nft_set_pipapo` (Brivio, 2020), which goes back to the bit vectors of Lakshman and
+//! Stiliadis (1998) over slices of the key (Taylor and Turner's survey, 2005). There a stage is a field, and one lookup
+//! function serves every set. Here a lookup is written for one set:
+//!
+//! - **fewer stages**: fields are one stage where that is estimated to be less work than a map between them. Most sets, all
+//!   of whose rules have one piece or few in each field, have one stage and no map: a single conjunction over the key;
+//! - **fewer groups**: a group in which all pieces agree is not looked up. Where they want the same bits, these are compared,
+//!   with all other such bits at once; where they want none, there is nothing to do;
+//! - **no loops** over rows of up to 64 numbers: they are unrolled, and groups are visited once. Longer rows are visited in
+//!   blocks of such a length;
+//! - sizes, places and masks are constants of the code, and tables that are small lie behind it.
+//!
+//! Of a conjunction in vector registers only which numbers are not zero is kept; the first of these is computed again by
+//! scalar loads, from lines that have just been read. It costs a few instructions and spares moving lanes about.
+//!
+//! Example: 10.0.0.4/31 . 80 and 10.0.0.6/31 . 443 in groups of 4 bits. Both rules want 10.0.0 and 0 in the high nibble of
+//! the last byte: 28 bits that are compared, as is the high nibble of the port. Four groups are left. The row of nibble 4 of
+//! the address is 01, that of 5 too, those of 6 and 7 are 10, all others 00; the rows of the port's nibbles are 01 for 0, 5
+//! and 0, and 10 for 1, 11 and 11. Of the key 10.0.0.7 . 443 they give 10 & 10 & 10 & 10: rule 1.
+//!
+//! Cost: without a map, one load a group for each 256 pieces, and little that waits for another load. With maps it depends
+//! on how many pieces match before the last stage: bounded, but not flat. Memory is groups * 16 or 256 * pieces / 8.
+
+mod emit;
+mod stage;
+
+use crate::program::Program;
+use crate::structure::{Cost, Input, Refusal, empty};
+use crate::verify::{MAX_SCRATCH, MAX_STEPS};
+use stage::Stage;
+
+/// Most pieces of a stage: a lookup may visit each, which takes up to a hundred steps.
+const MAX_PIECES: u64 = 1 << 23;
+
+/// How many bits the groups of a field have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum GroupBits {
+    Four,
+    Eight,
+    /// Eight, or four where the tables of the field would be large: the rule of Linux.
+    BySize,
+}
+
+/// Stages, and what they will take.
+pub(crate) struct Pipapo {
+    stages: Vec<Stage>,
+}
+
+impl Pipapo {
+    pub(crate) fn prepare(input: &Input<'_>, bits: GroupBits) -> Result<Self, Refusal> {
+        if input.rows.is_empty() {
+            return Ok(Self { stages: Vec::new() });
+        }
+        let stages = stage::stages(input, bits);
+        if stages.iter().any(|stage| stage.pieces > MAX_PIECES) {
+            return Err(Refusal::TooLong { max: MAX_STEPS });
+        }
+        let scratch: usize = stages.iter().skip(1).map(Stage::numbers).sum();
+        if scratch > MAX_SCRATCH as usize {
+            return Err(Refusal::OverScratch {
+                bytes: 4 * scratch,
+                max: 4 * MAX_SCRATCH as usize,
+            });
+        }
+        Ok(Self { stages })
+    }
+
+    pub(crate) fn cost(&self) -> Cost {
+        let mut sum = Cost {
+            // Which number is the first, which bit, and the rule's row; the comparison of what all rules have in common.
+            instructions: 20.0,
+            dependent_loads: 2.0,
+            lines: 1.0,
+            table_bytes: 0,
+        };
+        for (i, stage) in self.stages.iter().enumerate() {
+            let is_last = i + 1 == self.stages.len();
+            sum = sum + stage.cost(i == 0);
+            if !is_last {
+                // One piece that matches: its number again, its row of the map and the bits that it sets. Two branches that
+                // cannot be foreseen are worth about 60 instructions.
+                sum.instructions += 4.0 * stage.group_count() as f64 + 90.0;
+                sum.dependent_loads += 3.0;
+                sum.lines += 2.0;
+            }
+        }
+        sum
+    }
+
+    pub(crate) fn build(&self, input: &Input<'_>) -> Program {
+        if input.rows.is_empty() {
+            return empty(input);
+        }
+        emit::program(input, &self.stages)
+    }
+}
