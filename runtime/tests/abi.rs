@@ -13,7 +13,7 @@ const R12: u64 = 0x0303_0303_0303_0303;
 const R13: u64 = 0x0404_0404_0404_0404;
 const R14: u64 = 0x0505_0505_0505_0505;
 const R15: u64 = 0x0606_0606_0606_0606;
-/// What the 4 KiB below the return address are filled with.
+/// What the 4 KiB below the frame are filled with.
 const STACK: u64 = 0x0707_0707_0707_0707;
 
 /// What a call left behind.
@@ -24,10 +24,12 @@ struct After {
     /// rbx, rbp, r12, r13, r14, r15.
     saved: [u64; 6],
     flags: u64,
-    /// 8-byte words below the return address that are not [`STACK`] any more: 0 or 1.
+    /// 8-byte words below the frame that are not [`STACK`] any more: 0 or 1.
     stack_changed: u64,
     /// The upper halves of all ymm registers, ORed.
     upper: [u64; 2],
+    /// Bytes of stack that the code may use, the return address included; set by the caller.
+    frame: u64,
 }
 
 /// Calls `code` with the four arguments, known values in every register that it must preserve, and clean ymm registers.
@@ -41,7 +43,8 @@ unsafe extern "sysv64" fn call(code: *const u8, arguments: &[usize; 4], after: &
         // Behind these seven and our return address the stack is aligned, as the convention asks before a call.
         "mov r11, rdi",
         "mov r10, rsi",
-        "lea rdi, [rsp - 8 - 4096]",
+        "lea rdi, [rsp - 4096]",
+        "sub rdi, [rdx + 88]",
         "mov ecx, 512",
         "movabs rax, {stack}",
         "rep stosq",
@@ -56,7 +59,8 @@ unsafe extern "sysv64" fn call(code: *const u8, arguments: &[usize; 4], after: &
         "mov [rdx + 24], r12", "mov [rdx + 32], r13", "mov [rdx + 40], r14", "mov [rdx + 48], r15",
         "pushfq", "pop rax", "mov [rdx + 56], rax",
         "cld",
-        "lea rdi, [rsp - 8 - 4096]",
+        "lea rdi, [rsp - 4096]",
+        "sub rdi, [rdx + 88]",
         "mov ecx, 512",
         "movabs rax, {stack}",
         "repe scasq",
@@ -98,10 +102,7 @@ fn assert_left_alone(after: &After, what: &str) {
         "{what}: saved registers"
     );
     assert_eq!(after.flags & 1 << 10, 0, "{what}: direction flag");
-    assert_eq!(
-        after.stack_changed, 0,
-        "{what}: stack below the return address"
-    );
+    assert_eq!(after.stack_changed, 0, "{what}: stack below the frame");
     assert_eq!(
         after.upper, [0; 2],
         "{what}: upper halves of vector registers"
@@ -111,15 +112,14 @@ fn assert_left_alone(after: &After, what: &str) {
 /// Calls all entries of `classifier` for hits and misses.
 fn check(classifier: &Classifier) {
     let raw = classifier.raw().unwrap();
-    assert_eq!(
-        classifier.stats().stack_bytes,
-        8,
-        "the stack check below knows of no frame"
-    );
+    let before = || After {
+        frame: classifier.stats().stack_bytes as u64,
+        ..After::default()
+    };
     let keys = common::keys(200);
     let expected = common::rows(classifier, &keys);
     for (key, &row) in keys.chunks(6).zip(&expected) {
-        let mut after = After::default();
+        let mut after = before();
         // SAFETY: `lookup` takes the address of a key; the test runs with AVX2 only.
         unsafe {
             call(
@@ -134,7 +134,7 @@ fn check(classifier: &Classifier) {
     let addresses: Vec<*const u8> = keys.chunks(6).map(<[u8]>::as_ptr).collect();
     for n in [0, 1, 31, 200] {
         let mut out = vec![0; n];
-        let mut after = After::default();
+        let mut after = before();
         let arguments = [
             keys.as_ptr().expose_provenance(),
             6,
@@ -212,7 +212,10 @@ fn the_call_notices_what_it_looks_for() {
             "ret"
         )
     }
-    let mut after = After::default();
+    let mut after = After {
+        frame: 8,
+        ..After::default()
+    };
     // SAFETY: breaks the calling convention only where `call` repairs it.
     unsafe { call(careless as *const u8, &[0; 4], &mut after) };
     assert_eq!(after.saved, [RBX, RBP, R12, 1, R14, R15]);

@@ -226,6 +226,24 @@ fn blocks_of_rules() -> ProgramBuilder {
     b
 }
 
+#[test]
+fn products_with_constants_are_shifts_and_addresses_where_these_do() {
+    let product = |by: u64| {
+        let mut b = builder();
+        let byte = b.load_key(0, 1, ByteOrder::Little);
+        let product = b.binary_const(BinaryOp::Mul, byte, by);
+        let sum = b.binary(BinaryOp::Xor, product, byte);
+        b.ret(sum);
+        let text = body_text(&compiled(b));
+        text.lines().nth(1).unwrap_or_default().to_owned()
+    };
+    assert_eq!(product(1), "mov edx,eax");
+    assert_eq!(product(2), "mov edx,eax");
+    assert_eq!(product(5), "lea rdx,[rax+rax*4]");
+    assert_eq!(product(7), "imul edx,eax,7");
+    assert_eq!(product(0), "xor edx,edx");
+}
+
 /// Branches with arguments, an early return, and scalar arithmetic of all kinds.
 fn branches() -> ProgramBuilder {
     let mut b = builder();

@@ -45,7 +45,7 @@ impl Lowering<'_> {
             BinaryOp::Add => self.sum(value, a, b),
             BinaryOp::Sub => self.alu(Alu::Sub, Size::S64, a, b),
             // Where the product is known to fit 32 bits, so are the operands, and nothing is lost above.
-            BinaryOp::Mul => self.mul(self.size(value), a, b),
+            BinaryOp::Mul => self.mul(value, a, b),
             BinaryOp::MulHi => self.mul_high(a, b),
             BinaryOp::Min => self.extreme(Cond::Above, a, b),
             BinaryOp::Max => self.extreme(Cond::Below, a, b),
@@ -124,21 +124,14 @@ impl Lowering<'_> {
         Size::of(self.max(a).min(self.max(b)))
     }
 
-    fn mul(&mut self, size: Size, a: ValueId, b: ValueId) -> Reg {
-        let constant = self.uses.constant(b);
-        match constant.and_then(|constant| size.immediate(constant)) {
-            Some(imm) => {
-                let (src, dst) = (self.reg(a), self.general());
-                self.push(Inst::MulImm {
-                    size,
-                    dst,
-                    src,
-                    imm,
-                });
-                dst
-            }
+    fn mul(&mut self, value: ValueId, a: ValueId, b: ValueId) -> Reg {
+        match self.uses.constant(b) {
+            Some(0) => self.set(0),
+            // A register of its own, whatever becomes of that of `a`.
+            Some(1) => self.copy(a),
+            Some(constant) => self.times(a, constant),
             None => {
-                let src = self.reg(b);
+                let (src, size) = (self.reg(b), self.size(value));
                 let dst = self.copy(a);
                 self.push(Inst::Mul { size, dst, src });
                 dst

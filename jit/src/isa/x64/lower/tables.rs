@@ -85,8 +85,8 @@ impl<'a> Lowering<'a> {
         }
     }
 
-    /// `value * multiplier` in a register, the cheapest way.
-    fn times(&mut self, value: ValueId, multiplier: u64) -> Reg {
+    /// `value * multiplier` in a register, the cheapest way; a fresh one unless the multiplier is 1. It is not 0.
+    pub(super) fn times(&mut self, value: ValueId, multiplier: u64) -> Reg {
         let shift = multiplier.trailing_zeros();
         let odd = multiplier >> shift;
         let size = Size::of(self.max(value).saturating_mul(multiplier));
