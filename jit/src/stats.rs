@@ -3,7 +3,9 @@
 //! Instructions and loads are those of the entry `lookup`, each times the trips of the loops around it. Of a branch both
 //! sides count, and no loop is left early: where code branches, the figures are what a lookup takes at most.
 
-use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, OpKind};
+use iced_x86::{
+    Decoder, DecoderOptions, FlowControl, Instruction, InstructionInfoFactory, OpAccess, OpKind,
+};
 use pktjit_ir::program::{Inst, Terminator};
 use pktjit_ir::{Program, ValueId, VerifiedProgram};
 
@@ -14,10 +16,11 @@ use crate::code::CompiledCode;
 pub struct LookupStats {
     /// Machine instructions, from the entry to the return.
     pub instructions: u64,
-    /// Those that read memory: the key, tables, and constants in the pool.
+    /// Those that read memory: the key, tables, constants in the pool, and scratch, which is read to be changed too.
     pub loads: u64,
     /// Loads from tables on the longest chain in which each has to wait for the one before. The first one waits for the
-    /// key alone.
+    /// key alone. What comes out of scratch waits for all that has gone into it, but for what the loop that reads it puts
+    /// there: loops that fill scratch read what others have put there.
     pub dependent_load_depth: u32,
 }
 
@@ -38,7 +41,8 @@ pub fn lookup_stats(code: &CompiledCode, program: &VerifiedProgram) -> LookupSta
         .map_or(instructions.len(), |ret| ret + 1);
     instructions.truncate(end);
 
-    let loops = loops(&instructions, program);
+    let loops = loops(&instructions);
+    let mut infos = InstructionInfoFactory::new();
     let mut stats = LookupStats {
         dependent_load_depth: load_depth(program),
         ..LookupStats::default()
@@ -49,7 +53,11 @@ pub fn lookup_stats(code: &CompiledCode, program: &VerifiedProgram) -> LookupSta
             .filter(|a_loop| a_loop.contains(instruction.ip()));
         let times = around.map(|a_loop| a_loop.trips).product::<u64>();
         stats.instructions += times;
-        stats.loads += if reads_memory(instruction) { times } else { 0 };
+        stats.loads += if reads_memory(instruction, &mut infos) {
+            times
+        } else {
+            0
+        };
     }
     stats
 }
@@ -67,33 +75,28 @@ impl Loop {
     }
 }
 
-/// The loops of the code. Blocks are emitted in their order and each loop has one branch back, so that sorting by the
-/// heads, outer loops first, gives the order of the program.
-fn loops(instructions: &[Instruction], program: &Program) -> Vec<Loop> {
-    let mut spans: Vec<(u64, u64)> = instructions
-        .iter()
-        .filter(|i| {
-            i.flow_control() == FlowControl::ConditionalBranch && i.near_branch_target() <= i.ip()
+/// The loops of the code: each counts to the constant that its branch back compares the counter with.
+fn loops(instructions: &[Instruction]) -> Vec<Loop> {
+    let pairs = instructions.windows(2);
+    pairs
+        .filter(|pair| {
+            pair[1].flow_control() == FlowControl::ConditionalBranch
+                && pair[1].near_branch_target() <= pair[1].ip()
         })
-        .map(|i| (i.near_branch_target(), i.ip()))
-        .collect();
-    spans.sort_by_key(|&(head, back)| (head, std::cmp::Reverse(back)));
-    let trips = program.blocks.iter().filter_map(|block| block.trips);
-    spans
-        .into_iter()
-        .zip(trips)
-        .map(|((head, back), trips)| Loop {
-            head,
-            back,
-            trips: trips.into(),
+        .map(|pair| Loop {
+            head: pair[1].near_branch_target(),
+            back: pair[1].ip(),
+            trips: pair[0].try_immediate(1).unwrap_or(1),
         })
         .collect()
 }
 
-fn reads_memory(instruction: &Instruction) -> bool {
-    // Nothing but results, which `lookup` does not store, is ever written to memory.
-    instruction.mnemonic() != Mnemonic::Lea
-        && instruction.op_kinds().any(|kind| kind == OpKind::Memory)
+fn reads_memory(instruction: &Instruction, infos: &mut InstructionInfoFactory) -> bool {
+    let info = infos.info(instruction);
+    (0..instruction.op_count()).any(|i| {
+        instruction.op_kind(i) == OpKind::Memory
+            && matches!(info.op_access(i), OpAccess::Read | OpAccess::ReadWrite)
+    })
 }
 
 /// The most table loads on one chain of values: walks the blocks as an execution does that takes both sides of each
@@ -103,11 +106,25 @@ fn load_depth(program: &Program) -> u32 {
     let mut trips_done = vec![0; program.blocks.len()];
     let mut at = 0;
     while let Some(block) = program.blocks.get(at) {
+        let outermost = outermost_loop(program, at);
+        if outermost.is_none_or(|head| head == at && trips_done[at] == 0) {
+            depths.of_scratch = depths.of_changes;
+        }
         for &(value, ref inst) in &block.insts {
             let mut depth = 0;
             inst.for_each_operand(|operand| depth = depth.max(depths.get(operand)));
-            let is_load = matches!(inst, Inst::Load { .. } | Inst::LoadLanes { .. });
-            depths.raise(value, depth + u32::from(is_load));
+            match inst {
+                Inst::Load { .. } | Inst::LoadLanes { .. } | Inst::LoadLanesAt { .. } => depth += 1,
+                Inst::LoadScratch { .. } | Inst::LoadScratchLanes { .. } => {
+                    depth = depth.max(match outermost {
+                        Some(_) => depths.of_scratch,
+                        None => depths.of_changes,
+                    });
+                }
+                Inst::OrScratch { .. } => depths.of_changes = depths.of_changes.max(depth),
+                _ => {}
+            }
+            depths.raise(value, depth);
         }
         let mut pass = |to: usize, skip: usize, args: &[ValueId]| {
             let params = program.blocks[to].params.iter().skip(skip);
@@ -153,10 +170,24 @@ fn load_depth(program: &Program) -> u32 {
     depths.of_values.into_iter().max().unwrap_or(0)
 }
 
+/// The head of the outermost loop around a block.
+fn outermost_loop(program: &Program, block: usize) -> Option<usize> {
+    let blocks = program.blocks[block..].iter();
+    let heads = blocks.filter_map(|block| match block.terminator {
+        Terminator::Repeat { head, .. } => Some(head.index()),
+        _ => None,
+    });
+    heads.filter(|&head| head <= block).min()
+}
+
 /// The load depth of each value so far.
 #[derive(Default)]
 struct Depths {
     of_values: Vec<u32>,
+    /// Of what has gone into scratch.
+    of_changes: u32,
+    /// Of what had gone there before the outermost loop around the current block.
+    of_scratch: u32,
 }
 
 impl Depths {
@@ -222,6 +253,58 @@ mod tests {
                v4 = and {index}, v1 v5 = row table0[v4] v6 = load v5.0 repeat block1(v6), block2(v6)
              block2(v7: scalar): return v7"
         ))
+    }
+
+    #[test]
+    fn clearing_scratch_is_no_load_and_changing_it_is_one() {
+        let lookup = |scratch: u32, body: &str| {
+            stats(&format!(
+                "scratch {scratch} block0: v0 = load_key.le8 0 v1 = const 0x1 {body}"
+            ))
+        };
+        let change = "v2 = or_scratch [v1], v0";
+        assert_eq!(lookup(8, "return v0").loads, 1);
+        assert_eq!(lookup(8, &format!("{change} return v0")).loads, 2);
+        let all = lookup(8, &format!("{change} v3 = load_scratch [v1] return v3"));
+        assert_eq!((all.loads, all.dependent_load_depth), (3, 0));
+    }
+
+    #[test]
+    fn the_loop_that_clears_scratch_counts_its_trips() {
+        let lookup = |scratch| {
+            stats(&format!(
+                "scratch {scratch} block0: v0 = load_key.le8 0 return v0"
+            ))
+        };
+        // Eight stores of eight numbers each, and five instructions around them.
+        let (some, more) = (lookup(640), lookup(704));
+        assert_eq!(more.instructions - some.instructions, 13);
+        let trips = |n| lookup(n).instructions;
+        assert!(trips(10_000) > 13 * 156, "{}", trips(10_000));
+    }
+
+    #[test]
+    fn what_comes_out_of_scratch_waits_for_what_went_in_before_the_loop() {
+        let depth = |rest: &str| {
+            let first = "scratch 8 block0: v0 = load_key.le8 0 v1 = const 0x3 v2 = and v0, v1 v3 = row table0[v2]
+                 v4 = load v3.0 v5 = const 0x0";
+            stats(&format!("{first} {rest}")).dependent_load_depth
+        };
+        let change = "v7 = or_scratch [v1], v4";
+        let load = "v8 = load_scratch [v1] v9 = and v8, v1 v10 = row table0[v9] v11 = load v10.0";
+        let straight = format!("v6 = const 0x0 {change} {load} return v11");
+        assert_eq!(depth(&straight), 2);
+        let in_one = format!(
+            "jump block1(v5) block1(v6: scalar) trips=9: {change} {load} repeat block1, block2
+             block2: return v11"
+        );
+        assert_eq!(depth(&in_one), 1);
+        let in_two = format!(
+            "jump block1(v5) block1(v6: scalar) trips=9: {change} repeat block1, block2(v5)
+             block2(v12: scalar) trips=9: {load} repeat block2, block3
+             block3: return v11"
+        );
+        assert_eq!(depth(&in_two), 2);
     }
 
     #[test]

@@ -494,3 +494,97 @@ fn register_of_the_caller_clobbered_after_the_pop() {
     });
     only(FaultKind::CalleeSaved, &found);
 }
+
+#[test]
+fn or_at_an_index_inside_passes_and_one_number_beyond_does_not() {
+    let found = |numbers: i32| {
+        body_faults(move |a| {
+            a.mov(eax, dword_ptr(rdi))?;
+            a.and(eax, numbers - 1)?;
+            a.or(dword_ptr(rsp + rax * 4), ebx)
+        })
+    };
+    assert_eq!(found(8), []);
+    only(FaultKind::Write, &found(16));
+    let past = body_faults(|a| {
+        a.movzx(eax, byte_ptr(rdi))?;
+        a.and(eax, 7)?;
+        a.or(dword_ptr(rsp + rax * 4 + 4), 1)
+    });
+    only(FaultKind::Write, &past);
+}
+
+#[test]
+fn vectors_at_the_start_of_scratch_pass_and_four_bytes_on_do_not() {
+    let at = |offset: i32| {
+        let store = body_faults(move |a| {
+            a.vmovdqu(ymmword_ptr(rsp + offset), ymm0)?;
+            a.vzeroupper()
+        });
+        let load = body_faults(move |a| {
+            a.vpand(ymm0, ymm0, ymmword_ptr(rsp + offset))?;
+            a.vzeroupper()
+        });
+        (store, load)
+    };
+    assert_eq!(at(0), (vec![], vec![]));
+    let (store, load) = at(4);
+    only(FaultKind::Write, &store);
+    only(FaultKind::Read, &load);
+}
+
+/// The loop that clears 1024 bytes, with `trips` trips of 256.
+fn clearing_loop(trips: i32) -> Vec<Fault> {
+    let result = framed(1024, move |a| {
+        let mut head = a.create_label();
+        a.sub(rsp, 1024)?;
+        a.xor(eax, eax)?;
+        a.set_label(&mut head)?;
+        a.mov(edx, eax)?;
+        a.shl(edx, 5)?;
+        for store in 0..8 {
+            a.vmovdqu(ymmword_ptr(rsp + rdx * 8 + 32 * store), ymm0)?;
+        }
+        a.add(eax, 1)?;
+        a.cmp(eax, trips)?;
+        a.jb(head)?;
+        a.vzeroupper()?;
+        a.add(rsp, 1024)?;
+        a.ret()
+    });
+    match result {
+        Ok(_) => Vec::new(),
+        Err(error) => error.faults().to_vec(),
+    }
+}
+
+#[test]
+fn loop_that_clears_scratch_passes_and_one_more_trip_does_not() {
+    assert_eq!(clearing_loop(4), []);
+    only(FaultKind::Write, &clearing_loop(5));
+}
+
+#[test]
+fn epilogue_without_the_last_pop() {
+    let found = faults(|a| {
+        a.push(rbx)?;
+        a.push(r15)?;
+        a.pop(r15)?;
+        a.add(rsp, 8)?;
+        a.ret()
+    });
+    includes(FaultKind::Stack, &found);
+}
+
+#[test]
+fn register_that_is_written_before_the_push() {
+    let found = faults(|a| {
+        a.push(rbx)?;
+        a.xor(ebp, ebp)?;
+        a.push(rbp)?;
+        a.pop(rbp)?;
+        a.pop(rbx)?;
+        a.ret()
+    });
+    includes(FaultKind::Stack, &found);
+}

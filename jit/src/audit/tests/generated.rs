@@ -1,14 +1,17 @@
 //! What the emitter makes of each structure passes, whatever the target has.
 
+use std::collections::BTreeSet;
+
 use pktjit_ir::plan::{Choice, Options, plan};
 use pktjit_ir::program::{BinaryOp, Block, Column, CompareOp, Inst, Program, Table, Terminator};
 use pktjit_ir::{
-    ByteOrder, Field, KeyLayout, Match, Overlap, Rule, RuleSet, Structure, TableId, ValueId,
-    VerifiedProgram, verify,
+    ByteOrder, Field, KeyLayout, MAX_SCRATCH, Match, Overlap, Rule, RuleSet, Structure, TableId,
+    ValueId, VerifiedProgram, text, verify,
 };
 use quickcheck::{QuickCheck, TestResult};
 
-use crate::audit::audit;
+use crate::audit::{Profile, audit};
+use crate::code::CompiledCode;
 use crate::target::{Features, Target};
 
 /// The named target, and what is left of it without each of its optional features, and without all.
@@ -107,6 +110,65 @@ fn linear() {
     for n in [9, 700] {
         passes(&planned(&rules(n), Structure::Linear));
     }
+}
+
+/// Changes and reads scratch at an index from the key, and in lanes.
+fn with_scratch(numbers: u32) -> VerifiedProgram {
+    let text = format!(
+        "layout len=4 {{ mark \"m\" at 0 little }} verdicts 4294967295 scratch {numbers}
+         block0: v0 = load_key.le32 0 v1 = const {0} v2 = min v0, v1 v3 = or_scratch [v2], v0 v4 = load_scratch [v2]
+         v5 = const {1} v6 = min v0, v5 v7 = load_scratch_lanes.8 [v6] v8 = horizontal_min v7 v9 = xor v4, v8 return v9",
+        numbers - 1,
+        numbers / 8 - 1
+    );
+    verify(text::parse(&text).unwrap()).unwrap()
+}
+
+#[test]
+fn scratch_of_all_sizes() {
+    for numbers in [8, 192, 200, 1000, 1016, 1024, 2048, MAX_SCRATCH] {
+        passes(&with_scratch(numbers));
+    }
+}
+
+/// The kinds of faults of the code of a lookup with scratch, under `profile`, once `change` has changed it.
+fn faults_of(
+    numbers: u32,
+    change: impl Fn(&mut CompiledCode),
+    profile: Profile,
+) -> BTreeSet<String> {
+    let program = with_scratch(numbers);
+    let mut code = crate::compile(&program, &Target::x86_64_avx2()).unwrap();
+    change(&mut code);
+    let faults = match audit(&code, &program, profile) {
+        Ok(_) => Vec::new(),
+        Err(error) => error.faults().to_vec(),
+    };
+    faults.iter().map(|f| format!("{:?}", f.kind)).collect()
+}
+
+#[test]
+fn code_with_scratch_is_no_leaf_and_has_no_more_than_it_says() {
+    let faults = |profile| faults_of(16, |_| {}, profile);
+    assert_eq!(faults(Profile::Framed { scratch: 72 }), BTreeSet::new());
+    assert!(faults(Profile::Framed { scratch: 64 }).contains("Stack"));
+    assert!(faults(Profile::Leaf).contains("Stack"));
+}
+
+#[test]
+fn one_more_trip_of_the_loop_that_clears_scratch() {
+    let one_more = |code: &mut CompiledCode| {
+        // cmp r32, 4
+        let at = code
+            .bytes
+            .windows(3)
+            .position(|bytes| bytes[0] == 0x83 && bytes[1] >> 3 == 0b11_111 && bytes[2] == 4);
+        code.bytes[at.unwrap() + 2] += 1;
+    };
+    let profile = Profile::Framed { scratch: 1032 };
+    assert_eq!(faults_of(256, |_| {}, profile), BTreeSet::new());
+    let faults = faults_of(256, one_more, profile);
+    assert_eq!(faults, BTreeSet::from(["Write".to_owned()]));
 }
 
 /// A program made of choices: scalars computed from the key, of which one that is bounded selects a row, whose number

@@ -197,6 +197,9 @@ pub(super) fn emit(b: &mut Buffer, inst: &Inst, labels: &[DynamicLabel]) {
             src,
             mask,
         } => sized!(b, size; pext dst.encoding(), src.encoding(), mask.encoding()),
+        Inst::ClearLowestBit { size, dst, src } => {
+            sized!(b, size; blsr dst.encoding(), src.encoding())
+        }
         Inst::Scan { op, size, dst, src } => {
             let (dst, src) = (dst.encoding(), src.encoding());
             match op {

@@ -337,6 +337,8 @@ Inst {
         src: Reg,
         mask: Reg,
     },
+    /// `blsr dst, src`: src without its lowest set bit.
+    ClearLowestBit { size: Size, dst: Reg, src: Reg },
     /// `tzcnt dst, src` or `bsf dst, src`
     Scan {
         op: Scan,
@@ -437,6 +439,7 @@ impl Inst {
             | Self::Set { dst, .. } => f(General, Def, dst),
             Self::Mov { dst, src, .. }
             | Self::MulImm { dst, src, .. }
+            | Self::ClearLowestBit { dst, src, .. }
             | Self::Scan {
                 op: Scan::Tzcnt,
                 dst,

@@ -273,7 +273,14 @@ impl<'a> Lowering<'a> {
                 bytes,
                 order,
             } => self.load_key(offset, bytes, order),
-            Ir::Binary { op, a, b } => self.binary(value, op, a, b),
+            Ir::Binary { op, a, b } => match self.uses.cleared_lowest_bit(inst) {
+                Some(a) if self.features.bmi1 => {
+                    let (src, dst, size) = (self.reg(a), self.general(), self.size(a));
+                    self.push(Inst::ClearLowestBit { size, dst, src });
+                    dst
+                }
+                _ => self.binary(value, op, a, b),
+            },
             Ir::Shl { a, by } => self.shift_by(value, Shift::Left, a, by),
             Ir::Shr { a, by } => self.shift_by(a, Shift::Right, a, by),
             Ir::Compare { op, a, b } => {

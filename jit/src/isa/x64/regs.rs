@@ -303,7 +303,8 @@ fn scan(
     let mut order: Vec<usize> = (0..intervals.len())
         .filter(|&v| intervals[v].is_some_and(|interval| interval.merged_into.is_none()))
         .collect();
-    order.sort_by_key(|&v| intervals[v].map(|interval| interval.start));
+    // Of what starts at once, those first that can save a move.
+    order.sort_by_key(|&v| intervals[v].map(|i| (i.start, i.hint.is_none())));
 
     let mut assigned: Vec<Option<Reg>> = vec![None; intervals.len()];
     let mut active: Vec<(usize, Reg)> = Vec::new();

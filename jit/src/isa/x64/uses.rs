@@ -103,6 +103,17 @@ impl<'a> Uses<'a> {
         self.values[value.index()].count == 1
     }
 
+    /// Whether the only use of a row adds an index to its address.
+    pub(super) fn is_indexed(&self, row: ValueId) -> bool {
+        let Value { count, user, .. } = self.values[row.index()];
+        let index = match user {
+            User::Inst(_, &Inst::Load { index, .. }) => index,
+            User::Inst(_, &Inst::LoadLanesAt { index, .. }) => Some(index),
+            _ => None,
+        };
+        count == 1 && index.is_some_and(|index| self.constant(index).is_none())
+    }
+
     /// Whether all uses are in the block of the definition.
     pub(super) fn is_local(&self, value: ValueId) -> bool {
         self.values[value.index()].is_local
@@ -120,6 +131,31 @@ impl<'a> Uses<'a> {
         };
         self.inst(a)
             .filter(|load| matches!(load, Inst::LoadKey { .. }))
+    }
+
+    /// The value that `inst` clears the lowest set bit of: `x & (x - 1)`.
+    pub(super) fn cleared_lowest_bit(&self, inst: &Inst) -> Option<ValueId> {
+        let Inst::Binary {
+            op: BinaryOp::And,
+            a,
+            b,
+        } = *inst
+        else {
+            return None;
+        };
+        let is_one_less = |x, less| match self.inst(less) {
+            Some(&Inst::Binary {
+                op: BinaryOp::Sub,
+                a,
+                b,
+            }) => a == x && self.constant(b) == Some(1),
+            _ => false,
+        };
+        if is_one_less(a, b) {
+            Some(a)
+        } else {
+            is_one_less(b, a).then_some(b)
+        }
     }
 
     /// Whether computing a value once more costs next to nothing and needs nothing but the key.
@@ -174,6 +210,7 @@ impl<'a> Uses<'a> {
             (Inst::LoadScratch { .. }, User::Inst(_, user)) => keeps_scratch && is_operand(user),
             (Inst::Load { .. }, User::Inst(_, Inst::Splat { .. } | Inst::Compare { .. })) => true,
             (Inst::Load { .. }, User::Inst(_, user)) => is_operand(user),
+            (Inst::Binary { .. }, User::Inst(_, user)) => self.cleared_lowest_bit(user).is_some(),
             (Inst::Compare { .. }, User::Inst(_, Inst::Select { cond, .. }))
             | (Inst::Compare { .. }, User::Terminator(Terminator::BranchIf { cond, .. })) => {
                 *cond == value

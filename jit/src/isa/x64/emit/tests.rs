@@ -202,6 +202,9 @@ fn meant(inst: Inst) -> (Mnemonic, Vec<Operand>) {
             M::Pext,
             vec![general(size, dst), general(size, src), general(size, mask)],
         ),
+        Inst::ClearLowestBit { size, dst, src } => {
+            (M::Blsr, vec![general(size, dst), general(size, src)])
+        }
         Inst::Scan { op, size, dst, src } => {
             let mnemonic = match op {
                 Scan::Tzcnt => M::Tzcnt,
@@ -397,6 +400,7 @@ fn two_registers(dst: Reg, src: Reg, all: &mut Vec<Inst>) {
         let from = Source::Reg(src);
         all.push(Inst::Mov { dst, src, size });
         all.push(Inst::Mul { size, dst, src });
+        all.push(Inst::ClearLowestBit { size, dst, src });
         all.push(Inst::Cmp {
             size,
             a: dst,

@@ -5,7 +5,7 @@ use pktjit_ir::{ByteOrder, TableId, ValueId};
 
 use super::{Lowering, key_address, width};
 use crate::isa::x64::abi;
-use crate::isa::x64::inst::{Alu, Cond, Inst, Reg, Scan, Shift, Size, Source};
+use crate::isa::x64::inst::{Address, Alu, Cond, Inst, Reg, Scale, Scan, Shift, Size, Source};
 use crate::isa::x64::regs::constant;
 
 /// Scalars.
@@ -42,9 +42,9 @@ impl Lowering<'_> {
             BinaryOp::And => self.alu(Alu::And, self.and_size(a, b), a, b),
             BinaryOp::Or => self.alu(Alu::Or, self.common_size(a, b), a, b),
             BinaryOp::Xor => self.alu(Alu::Xor, self.common_size(a, b), a, b),
-            // Where the sum or product is known to fit 32 bits, so are the operands, and nothing is lost above.
-            BinaryOp::Add => self.alu(Alu::Add, self.size(value), a, b),
+            BinaryOp::Add => self.sum(value, a, b),
             BinaryOp::Sub => self.alu(Alu::Sub, Size::S64, a, b),
+            // Where the product is known to fit 32 bits, so are the operands, and nothing is lost above.
             BinaryOp::Mul => self.mul(self.size(value), a, b),
             BinaryOp::MulHi => self.mul_high(a, b),
             BinaryOp::Min => self.extreme(Cond::Above, a, b),
@@ -67,6 +67,27 @@ impl Lowering<'_> {
         };
         let dst = self.copy(a);
         self.push_reading(Inst::Alu { op, size, dst, src }, table);
+        dst
+    }
+
+    /// The sum as an address, which needs no copy of `a`; a number in memory can only be added to a copy.
+    fn sum(&mut self, value: ValueId, a: ValueId, b: ValueId) -> Reg {
+        if self.is_sunk_load(a) || self.is_sunk_load(b) {
+            return self.alu(Alu::Add, self.size(value), a, b);
+        }
+        let base = self.reg(a);
+        let address = match self.source(b, Size::S64) {
+            Source::Reg(index) => Address::Indexed {
+                base,
+                index,
+                scale: Scale::X1,
+                disp: 0,
+            },
+            Source::Imm(disp) => Address::Base { base, disp },
+            Source::Mem(_) => return base,
+        };
+        let dst = self.general();
+        self.push(Inst::Lea { dst, address });
         dst
     }
 

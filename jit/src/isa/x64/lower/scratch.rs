@@ -10,7 +10,7 @@ use crate::isa::x64::inst::{Address, Alu, Cond, Inst, Reg, Scale, Shift, Size, S
 use crate::isa::x64::regs::{Node, constant};
 
 /// Most stores that are written out one after the other.
-const STRAIGHT_STORES: u32 = 16;
+const STRAIGHT_STORES: u32 = 24;
 /// Stores of one trip of the loop that clears more than that.
 const STORES_OF_TRIP: u32 = 8;
 

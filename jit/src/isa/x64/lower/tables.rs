@@ -71,8 +71,12 @@ impl<'a> Lowering<'a> {
             disp: 0,
         };
         // An address of two registers costs nothing, but occupies both and makes wider micro-operations. It pays where
-        // there is one access, or no multiplication. A loop parameter as index changes at the end of its block.
-        if self.uses.is_local(value) && (multiplier == 1 || self.uses.is_single(value)) {
+        // there is one access, or no multiplication, unless a third register is added. A loop parameter as index changes
+        // at the end of its block.
+        if self.uses.is_local(value)
+            && (multiplier == 1 || self.uses.is_single(value))
+            && !self.uses.is_indexed(value)
+        {
             return address;
         }
         Address::Base {
