@@ -154,9 +154,9 @@ fn keys_of_a_file_replace_those_made_from_the_rules() {
     );
     let counts: Vec<&str> = text
         .lines()
-        .filter(|line| line.contains(": hits "))
+        .filter(|line| line.contains(" keys hit, "))
         .collect();
-    assert_eq!(counts, ["keys: hits 3, misses 1"]);
+    assert_eq!(counts, ["keys: 3 keys hit, 1 miss"]);
     let records = records(&[rules.name(), "--keys", keys.name(), "--engine", "interp"]);
     assert_eq!(values(&records, "traffic"), ["keys"]);
 }
@@ -225,7 +225,7 @@ fn no_keys_are_an_error() {
     );
     let key = File::new("10.0.0.1\n");
     let text = stdout(PKTJIT, &["bench", empty.name(), "--keys", key.name()]);
-    assert!(text.contains("keys: hits 0, misses 1"), "{text}");
+    assert!(text.contains("keys: 0 keys hit, 1 miss"), "{text}");
     let none = File::new("# nothing\n");
     let message = error(PKTJIT, &["bench", empty.name(), "--keys", none.name()]);
     assert_eq!(message, format!("{} holds no keys", none.name()));

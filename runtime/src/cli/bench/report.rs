@@ -74,7 +74,7 @@ impl Report<'_> {
         for (traffic, records) in self.traffics.iter().zip(records) {
             let hits = traffic.expected.iter().flatten().count();
             let (name, misses) = (traffic.name, traffic.expected.len() - hits);
-            let _ = writeln!(text, "\n{name}: hits {hits}, misses {misses}");
+            let _ = writeln!(text, "\n{name}: {hits} keys hit, {misses} miss");
             text += &times(records);
         }
         let rounds = EFFORT.rounds;
