@@ -16,7 +16,7 @@ pub struct Record {
     pub traffic: String,
     /// Who answered: `pktjit`, `pktjit-lookup`, or a peer. In `scaling` the number of threads follows a hyphen.
     pub what: String,
-    /// The structure that was asked for; none for peers.
+    /// The structure that was asked for; none for peers, but for a floor that of which it is the floor.
     pub requested: Option<String>,
     /// The engine that served; none for peers.
     pub engine: Option<String>,
