@@ -13,8 +13,9 @@ pub mod floor;
 pub mod measure;
 pub mod peer;
 pub mod plot;
-pub mod record;
 pub mod report;
 pub mod scaling;
 pub mod suite;
 pub mod workload;
+
+pub use pktjit::cli::record;

@@ -1,7 +1,7 @@
 //! The command line of the benchmarks.
 
 use std::error::Error;
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -9,6 +9,7 @@ use std::str::FromStr;
 
 use clap::{Args, Parser, Subcommand};
 use indicatif::{ProgressBar, ProgressStyle};
+use pktjit::Structure;
 #[cfg(target_arch = "x86_64")]
 use pktjit_bench::dispatch;
 use pktjit_bench::measure::Effort;
@@ -52,10 +53,10 @@ struct Run {
     #[arg(long, value_delimiter = ',')]
     rows: Vec<String>,
     /// Engines to take; the best unless given
-    #[arg(long = "engine", value_name = "ENGINE")]
+    #[arg(long = "engine", value_name = "ENGINE", value_delimiter = ',')]
     engines: Vec<String>,
-    /// Structures to take; the planner's choice unless given
-    #[arg(long = "structure", value_name = "STRUCTURE")]
+    /// Structures to take; unless given the planner's choice, in `selftest` and `selftest-first` also pipapo8
+    #[arg(long = "structure", value_name = "STRUCTURE", value_delimiter = ',')]
     structures: Vec<String>,
     /// Less than two minutes
     #[arg(long)]
@@ -116,7 +117,7 @@ fn run(suite: &Suite) -> Result<(), Box<dyn Error>> {
         bar.inc(1);
     }
     bar.finish_and_clear();
-    writeln!(out, "{}", report::summary(&records))?;
+    writeln!(out, "{}", report::ratios(&records))?;
     if let Some(file) = json {
         let mut file = BufWriter::new(file);
         for record in &records {
@@ -132,13 +133,11 @@ fn run(suite: &Suite) -> Result<(), Box<dyn Error>> {
 }
 
 fn print_report(files: &[PathBuf]) -> Result<(), Box<dyn Error>> {
-    let mut records = Vec::new();
-    for file in files {
-        for line in fs::read_to_string(file)?.lines() {
-            records.push(serde_json::from_str(line)?);
-        }
-    }
-    write!(io::stdout(), "{}", report::page(&records))?;
+    let read = |path: &PathBuf| {
+        report::Run::read(path).map_err(|error| format!("{}: {error}", path.display()))
+    };
+    let runs: Result<Vec<_>, _> = files.iter().map(read).collect();
+    write!(io::stdout(), "{}", report::page(&runs?))?;
     Ok(())
 }
 
@@ -160,8 +159,20 @@ impl Run {
         }
         let settings = Settings {
             suite,
-            engines: choices(&self.engines)?,
-            structures: choices(&self.structures)?,
+            engines: match choices(&self.engines)? {
+                given if given.is_empty() => vec![None],
+                given => given,
+            },
+            structures: match (choices(&self.structures)?, suite) {
+                (given, _) if !given.is_empty() => given,
+                (_, "selftest" | "selftest-first") => {
+                    let like_the_peer = Structure::ALL.iter().filter(|s| s.name() == "pipapo8");
+                    std::iter::once(None)
+                        .chain(like_the_peer.copied().map(Some))
+                        .collect()
+                }
+                _ => vec![None],
+            },
             effort: if self.quick {
                 Effort::QUICK
             } else {
@@ -173,11 +184,8 @@ impl Run {
     }
 }
 
-/// What the names mean, `None` for `auto`, which is also meant where there are no names.
+/// What the names mean, `None` for `auto`.
 fn choices<T: FromStr>(names: &[String]) -> Result<Vec<Option<T>>, T::Err> {
-    if names.is_empty() {
-        return Ok(vec![None]);
-    }
     let choice = |name: &String| match &**name {
         "auto" => Ok(None),
         name => name.parse().map(Some),

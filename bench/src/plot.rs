@@ -6,6 +6,7 @@ use std::path::Path;
 use plotters::prelude::*;
 
 use crate::record::Record;
+use crate::report::{row_name, series};
 
 const SIZE: (u32, u32) = (1200, 600);
 
@@ -20,8 +21,8 @@ pub fn draw(records: &[Record], path: &Path) -> Result<(), Box<dyn Error>> {
         .collect();
     let (mut rows, mut names) = (Vec::new(), Vec::new());
     for record in &shown {
-        push_new(&mut rows, row(record));
-        push_new(&mut names, record.what.clone());
+        push_new(&mut rows, row_name(record));
+        push_new(&mut names, series(&record.what, record));
     }
     let highest = shown.iter().map(|record| record.ns).fold(1.0, f64::max);
     let lowest = shown.iter().map(|record| record.ns).fold(1.0, f64::min);
@@ -56,11 +57,11 @@ pub fn draw(records: &[Record], path: &Path) -> Result<(), Box<dyn Error>> {
         let color = Palette99::pick(i).to_rgba();
         let bars = shown
             .iter()
-            .filter(|record| record.what == *name)
+            .filter(|record| series(&record.what, record) == *name)
             .map(|record| {
                 let place = rows
                     .iter()
-                    .position(|other| *other == row(record))
+                    .position(|other| *other == row_name(record))
                     .unwrap_or(0);
                 let left = place as f64 + 0.1 + i as f64 * width;
                 Rectangle::new(
@@ -81,10 +82,6 @@ pub fn draw(records: &[Record], path: &Path) -> Result<(), Box<dyn Error>> {
         .draw()?;
     area.present()?;
     Ok(())
-}
-
-fn row(record: &Record) -> String {
-    format!("{}:{}", record.row, record.rules)
 }
 
 fn push_new(all: &mut Vec<String>, value: String) {

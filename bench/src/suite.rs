@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use pktjit::{Classifier, EngineKind, RuleSet, Structure};
 
-use crate::floor::contender;
+use crate::floor;
 use crate::measure::{Effort, Estimate, Mode, Timed, in_turns};
 use crate::peer::{ExactHash, FirstFieldTree, Peer, Pipapo, RawCall, SafeCall};
 use crate::record::Record;
@@ -63,6 +63,14 @@ impl<'a> Contender<'a> {
             peer: Box::new(peer),
             compiled: Some(compiled),
             build_ms: compiled.build_ms,
+        }
+    }
+
+    /// The peer as one that belongs to `compiled`, whose structure is told with its results.
+    pub fn beside(self, compiled: &'a Compiled) -> Self {
+        Self {
+            compiled: Some(compiled),
+            ..self
         }
     }
 
@@ -217,12 +225,13 @@ pub fn selftest(row: &Row, settings: &Settings, done: Done<'_>) -> Result<(), Bo
 /// A wrong answer, or an engine or a structure that cannot serve.
 pub fn floor(row: &Row, settings: &Settings, done: Done<'_>) -> Result<(), Box<dyn Error>> {
     let set = Set::new(row, false)?;
-    for compiled in compile_all(&set.rules, settings)? {
-        let mut contenders = calls(std::slice::from_ref(&compiled));
-        contenders.push(contender(&set.rules, compiled.classifier.structure())?);
-        run_row(&mut contenders, &set, row, settings, done)?;
+    let compiled = compile_all(&set.rules, settings)?;
+    let mut contenders = calls(&compiled);
+    for compiled in &compiled {
+        let floor = floor::contender(&set.rules, compiled.classifier.structure())?;
+        contenders.push(floor.beside(compiled));
     }
-    Ok(())
+    Ok(run_row(&mut contenders, &set, row, settings, done)?)
 }
 
 /// Measures `contenders` with every traffic and mode.

@@ -51,7 +51,7 @@
 //! # Safety
 //! The crates that plan, generate, audit and interpret forbid `unsafe`. What is left is here: `entry` calls generated code,
 //! `cpu` asks which registers the operating system saves, and `code_memory` promises what sealed memory is. The tools add
-//! two bits of their own: `demo` calls the bare functions, and `stdout` is asked for before `main`.
+//! two bits of their own: `call` calls the bare functions, and `stdout` is asked for before `main`.
 
 mod batch;
 mod builder;

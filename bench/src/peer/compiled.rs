@@ -1,8 +1,9 @@
 //! pktjit itself: the call through the bare function pointer, and the safe call.
 
-use pktjit::{Classifier, MISS, RawLookup, Stats};
+use pktjit::{Classifier, MISS, RawLookup};
 
 use super::Peer;
+use crate::record::bytes;
 
 /// Calls through [`Classifier::raw`].
 pub struct RawCall<'a> {
@@ -68,9 +69,4 @@ impl Peer for SafeCall<'_> {
     fn bytes(&self) -> usize {
         bytes(&self.0.stats())
     }
-}
-
-/// The tables and the code. Small tables lie in the pool and count once.
-fn bytes(stats: &Stats) -> usize {
-    stats.code_bytes + stats.pool_bytes.max(stats.table_bytes)
 }

@@ -6,10 +6,9 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 
-use super::{Compiler, Format, Json, Output, Rules};
+use super::{Compiler, Format, Json, Output, Rules, progress_bar};
 use crate::formats::{Expected, KeyFile, SourceSet, TextKey};
 use crate::{BatchError, Classifier};
 
@@ -164,20 +163,11 @@ fn pass(classifier: &Classifier, keys: &[u8], rows: &mut [u32]) -> Result<Durati
         classifier.lookup_batch(&keys[batch * BATCH * stride..], stride, out)?;
         time += start.elapsed();
         if time > Duration::from_secs(1) {
-            bar.get_or_insert_with(|| progress_bar(n))
+            bar.get_or_insert_with(|| progress_bar(n, "keys"))
                 .set_position((batch * BATCH) as u64);
         }
     }
-    if let Some(bar) = bar {
-        bar.finish_and_clear();
-    }
     Ok(time)
-}
-
-/// A bar on stderr, which is not drawn unless that is a terminal.
-fn progress_bar(keys: usize) -> ProgressBar {
-    let style = ProgressStyle::with_template("{wide_bar} {pos}/{len} keys, {eta} left");
-    ProgressBar::new(keys as u64).with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
 }
 
 /// Whether every key has hit the rule that it was expected to hit.

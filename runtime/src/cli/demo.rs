@@ -17,9 +17,12 @@ use clap::builder::styling::{AnsiColor, Style};
 use pktjit_ir::plan::{self, Options};
 use pktjit_jit::{Target, compile};
 
+use super::call::Call;
+use super::measure::{Effort, Mode, in_turns, single};
+use super::random::Random;
 use super::{Output, asm};
 use crate::formats::{RuleFile, SourceSet};
-use crate::{Classifier, Cpu, EngineKind, KeyLayout, KeyRef, RuleSet, builder};
+use crate::{Classifier, Cpu, EngineKind, KeyLayout, MISS, RuleSet, builder};
 
 /// Rules that ship inside: compiled, checked, measured and shown as machine code
 ///
@@ -32,12 +35,11 @@ pub(super) struct Demo;
 const ELEMENTS: u32 = 1001;
 /// Keys of one kind of traffic.
 const KEYS: usize = 4096;
-/// Keys that the linear scan, which is slow, has to do with in a round.
-const SCANNED: usize = 64;
-/// Keys in a batch: what a network card delivers at once.
-const BATCH: usize = 32;
-/// Rounds of measurements, in which all take turns.
-const ROUNDS: usize = 101;
+/// Each way to look up takes a tenth of a second.
+const EFFORT: Effort = Effort {
+    rounds: 101,
+    sample_ns: 1e6,
+};
 /// Instructions that are shown.
 const INSTRUCTIONS: usize = 32;
 
@@ -195,8 +197,9 @@ fn large(
     }
     writeln!(
         text,
-        "  Medians of {ROUNDS} rounds in which all take turns over {KEYS} keys (the linear scan over {SCANNED}). The hash\n  \
-         map has only the lowest key of each element and is asked for those: it cannot hold ranges."
+        "  Medians of {} rounds in which all take turns over {KEYS} keys. The hash map has only the lowest key of each\n  \
+         element and is asked for those: it cannot hold ranges.",
+        EFFORT.rounds
     )?;
     if classifier.raw().is_none() {
         writeln!(
@@ -223,18 +226,19 @@ impl Traffic {
     /// Each key is inside a random element; with misses, every other key has its port from another one.
     fn new(rules: &RuleSet, with_misses: bool) -> Self {
         let mut random = Random(1);
+        let mut below = |bound: u32| random.below(bound.into()) as u32;
         let encode = |(a, p): (u32, u16)| rules.layout().encode(&[a.into(), p.into()]);
         let (mut keys, mut exact) = (Vec::new(), Vec::new());
         for i in 0..KEYS {
-            let element = 1 + 2 * random.below(ELEMENTS);
+            let element = 1 + 2 * below(ELEMENTS);
             let other = if with_misses && i % 2 == 1 {
-                1 + 2 * random.below(ELEMENTS)
+                1 + 2 * below(ELEMENTS)
             } else {
                 element
             };
             keys.extend(encode((
-                address(element + random.below(2)),
-                port(other + random.below(2)),
+                address(element + below(2)),
+                port(other + below(2)),
             )));
             exact.push(exact_key(address(element), port(other)));
         }
@@ -243,27 +247,12 @@ impl Traffic {
 
     /// Compares all answers with those of `scan`, and tells how many there were.
     fn check(&self, classifier: &Classifier, scan: &Classifier) -> Result<usize, String> {
-        let mut rows = [vec![0; KEYS], vec![0; KEYS]];
-        for (rows, classifier) in rows.iter_mut().zip([classifier, scan]) {
-            let stride = classifier.layout().len();
-            classifier
-                .lookup_batch(&self.keys, stride, rows)
-                .map_err(|error| error.to_string())?;
-        }
-        let [batch, expected] = rows;
-        let single = self.refs(classifier).map(|key| classifier.lookup_row(key));
-        if batch == expected && single.eq(expected) {
-            Ok(2 * KEYS)
+        let [found, expected] = [classifier, scan].map(|one| Call::safe(one).answers(&self.keys));
+        if found == expected {
+            Ok(found.iter().map(Vec::len).sum())
         } else {
             Err("the compiled classifier and the linear scan disagree; please report it".into())
         }
-    }
-
-    fn refs<'a>(&'a self, classifier: &'a Classifier) -> impl Iterator<Item = KeyRef<'a>> {
-        let layout = classifier.layout();
-        self.keys
-            .chunks(layout.len())
-            .filter_map(|key| layout.key(key).ok())
     }
 }
 
@@ -273,89 +262,32 @@ fn exact_key(address: u32, port: u16) -> [u8; 8] {
 }
 
 /// The nanoseconds that one lookup takes, for each way to do it.
-fn measure(
-    classifier: &Classifier,
-    scan: &Classifier,
-    traffic: &Traffic,
+fn measure<'a>(
+    classifier: &'a Classifier,
+    scan: &'a Classifier,
+    traffic: &'a Traffic,
 ) -> Vec<(&'static str, f64)> {
-    let stride = classifier.layout().len();
-    let refs: Vec<KeyRef<'_>> = traffic.refs(classifier).collect();
     let elements = (0..ELEMENTS).map(|i| (exact_key(address(1 + 2 * i), port(1 + 2 * i)), i));
     let map: HashMap<[u8; 8], u32> = elements.collect();
-    let mut ways: Vec<Way<'_>> = Vec::new();
-    if let Some(raw) = classifier.raw() {
-        ways.push(Way::new("machine code, one key a call", KEYS, move || {
-            let keys = traffic.keys.chunks_exact(stride);
-            // SAFETY: each key has the length of the layout, and `classifier` lives longer than `raw`.
-            keys.map(|key| unsafe { (raw.lookup)(key.as_ptr()) })
-                .fold(0, u32::wrapping_add)
-        }));
-        ways.push(Way::new("machine code, 32 keys a call", KEYS, move || {
-            let mut sum = 0u32;
-            let mut rows = [0; BATCH];
-            for keys in traffic.keys.chunks_exact(BATCH * stride) {
-                // SAFETY: there are `BATCH` keys of `stride` bytes each, which is the length of the layout, and as many
-                // rows; `classifier` lives longer than `raw`.
-                unsafe { (raw.lookup_batch)(keys.as_ptr(), stride, BATCH, rows.as_mut_ptr()) };
-                sum = sum.wrapping_add(black_box(rows)[0]);
-            }
-            sum
-        }));
+    let way = |name, call: Call<'a>, mode| (name, call.timed_loop(mode, &traffic.keys));
+    let mut ways = Vec::new();
+    if let Some(raw) = Call::raw(classifier) {
+        ways.push(way("machine code, one key a call", raw, Mode::Single));
+        ways.push(way("machine code, 32 keys a call", raw, Mode::Batch));
     }
-    ways.push(Way::new("Classifier::lookup", KEYS, || {
-        let hits = refs.iter().filter_map(|&key| classifier.lookup(key));
-        hits.map(|hit| hit.rule.as_u32()).fold(0, u32::wrapping_add)
-    }));
-    ways.push(Way::new("linear scan", SCANNED, || {
-        refs[..SCANNED]
-            .iter()
-            .map(|&key| scan.lookup_row(key))
-            .fold(0, u32::wrapping_add)
-    }));
-    ways.push(Way::new("std HashMap, exact keys only", KEYS, || {
-        traffic
-            .exact
-            .iter()
-            .filter_map(|key| map.get(key))
-            .copied()
-            .fold(0, u32::wrapping_add)
-    }));
-    for _ in 0..ROUNDS {
-        ways.iter_mut().for_each(Way::round);
-    }
-    ways.into_iter().map(|way| way.result()).collect()
-}
-
-/// One way to look keys up, with what has been measured of it.
-struct Way<'a> {
-    name: &'static str,
-    keys: usize,
-    run: Box<dyn Fn() -> u32 + 'a>,
-    times: Vec<Duration>,
-}
-
-impl<'a> Way<'a> {
-    fn new(name: &'static str, keys: usize, run: impl Fn() -> u32 + 'a) -> Self {
-        Self {
-            name,
-            keys,
-            run: Box::new(run),
-            times: Vec::new(),
-        }
-    }
-
-    fn round(&mut self) {
-        let start = Instant::now();
-        black_box((self.run)());
-        self.times.push(start.elapsed());
-    }
-
-    fn result(mut self) -> (&'static str, f64) {
-        (
-            self.name,
-            median(&mut self.times).as_secs_f64() * 1e9 / self.keys as f64,
-        )
-    }
+    ways.push(way(
+        "Classifier::lookup",
+        Call::safe(classifier),
+        Mode::Single,
+    ));
+    ways.push(way("linear scan", Call::safe(scan), Mode::Single));
+    let exact = single(traffic.exact.as_flattened(), 8, |key| {
+        map.get(key).copied().unwrap_or(MISS)
+    });
+    ways.push(("std HashMap, exact keys only", exact));
+    let (names, mut loops): (Vec<_>, Vec<_>) = ways.into_iter().unzip();
+    let times = in_turns(&mut loops, EFFORT).into_iter();
+    names.into_iter().zip(times.map(|time| time.ns)).collect()
 }
 
 fn median(times: &mut [Duration]) -> Duration {
@@ -392,20 +324,6 @@ fn disassembly(text: &mut String, rules: &RuleSet) -> Result<(), Box<dyn Error>>
         )?;
     }
     Ok(())
-}
-
-/// Numbers without pattern, the same in every run: SplitMix64.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, bound: u32) -> u32 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut bits = self.0;
-        bits = (bits ^ bits >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        bits = (bits ^ bits >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        bits ^= bits >> 31;
-        (((bits >> 32) * u64::from(bound)) >> 32) as u32
-    }
 }
 
 /// Colours, where stdout is a terminal and the environment does not ask for none.

@@ -7,12 +7,17 @@
 //! Names of engines, structures and targets are read here and not by clap: an unknown one is an ordinary error.
 
 mod asm;
+mod bench;
+mod call;
 mod check;
 mod classify;
 mod demo;
 mod engines;
 mod explain;
 mod jitdump;
+pub mod measure;
+mod random;
+pub mod record;
 mod stdout;
 mod tables;
 mod values;
@@ -25,10 +30,11 @@ use std::process::ExitCode;
 use std::str::FromStr;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use indicatif::{ProgressBar, ProgressFinish, ProgressStyle};
 use serde::Serialize;
 
 use crate::formats::{FormatError, RuleFile, SourceSet};
-use crate::{Classifier, ClassifierBuilder, Effort, Overlap, RuleSet};
+use crate::{Classifier, ClassifierBuilder, Effort, EngineKind, Overlap, RuleSet, Structure};
 
 /// What a command returns: its whole output, or what to say on stderr.
 type Output = Result<String, Box<dyn Error>>;
@@ -46,6 +52,7 @@ enum Command {
     Classify(classify::Classify),
     Check(check::Check),
     Explain(explain::Explain),
+    Bench(bench::Bench),
     Engines(engines::Engines),
     Demo(demo::Demo),
 }
@@ -57,6 +64,7 @@ pub fn pktjit() -> ExitCode {
         Command::Classify(classify) => classify.run(),
         Command::Check(check) => check.run(),
         Command::Explain(explain) => explain.run(),
+        Command::Bench(bench) => bench.run(),
         Command::Engines(engines) => engines.run(),
         Command::Demo(demo) => demo.run(),
     })
@@ -161,15 +169,22 @@ struct Compiler {
 
 impl Compiler {
     fn builder(&self) -> Result<ClassifierBuilder, Box<dyn Error>> {
-        let mut builder = Classifier::builder().effort(self.effort.into());
-        if let Some(engine) = named(self.engine.as_deref())? {
-            builder = builder.engine(engine);
-        }
-        if let Some(structure) = named(self.structure.as_deref())? {
-            builder = builder.structure(structure);
-        }
-        Ok(builder)
+        let engine = named(self.engine.as_deref())?;
+        let structure = named(self.structure.as_deref())?;
+        Ok(builder(engine, structure).effort(self.effort.into()))
     }
+}
+
+/// Forces what is named.
+fn builder(engine: Option<EngineKind>, structure: Option<Structure>) -> ClassifierBuilder {
+    let mut builder = Classifier::builder();
+    if let Some(engine) = engine {
+        builder = builder.engine(engine);
+    }
+    if let Some(structure) = structure {
+        builder = builder.structure(structure);
+    }
+    builder
 }
 
 /// What `name` means; `auto` is the same as no name.
@@ -195,6 +210,15 @@ impl From<Diligence> for Effort {
             Diligence::Best => Self::Best,
         }
     }
+}
+
+/// A bar on stderr that goes away with the value. It is not drawn unless stderr is a terminal.
+fn progress_bar(count: usize, what: &'static str) -> ProgressBar {
+    let style = ProgressStyle::with_template("{wide_bar} {pos}/{len} {msg}, {eta} left");
+    ProgressBar::new(count as u64)
+        .with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
+        .with_message(what)
+        .with_finish(ProgressFinish::AndClear)
 }
 
 /// Form of the output.

@@ -1,6 +1,7 @@
 //! The tools as scripts call them: their output, their messages and their exit codes.
 #![cfg(feature = "cli")]
 
+mod bench;
 mod classify;
 mod jitdump;
 mod others;

@@ -140,6 +140,7 @@ fn demo_checks_its_answers_and_measures_them() {
 fn help_and_version_succeed() {
     for (tool, args) in [
         (PKTJIT, &["classify", "--help"][..]),
+        (PKTJIT, &["bench", "--help"]),
         (JITDUMP, &["--help"]),
     ] {
         assert!(stdout(tool, args).contains("Example: "));

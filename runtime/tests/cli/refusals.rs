@@ -17,6 +17,7 @@ fn names_that_nobody_knows_or_that_are_not_built_yet_are_errors() {
     ] {
         for (tool, args) in [
             (PKTJIT, &["classify", rules.name(), "1 1 1 1 1"][..]),
+            (PKTJIT, &["bench", rules.name(), option, "linear"]),
             (JITDUMP, &[rules.name()]),
         ] {
             let found = error(tool, &[args, &[option, name]].concat());

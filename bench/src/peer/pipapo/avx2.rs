@@ -1,4 +1,5 @@
-//! The lookup in vectors of 256 bits.
+//! The lookup in vectors of 256 bits, as the kernel's: the loads and ANDs of a field's groups are unrolled, and a block is
+//! skipped where the field before has filled nothing into it.
 
 use std::arch::x86_64::{
     __m256i, _mm256_and_si256, _mm256_castsi256_pd, _mm256_cmpeq_epi64, _mm256_load_si256,
@@ -6,63 +7,54 @@ use std::arch::x86_64::{
     _mm256_testz_si256,
 };
 
-use super::{Block, FieldTable, MISS, Scratch, Tables, by_groups, fill, selected_rows};
+use super::{
+    Block, FieldTable, GROUP_GAP, MISS, Scratch, Tables, by_groups, fill, lookup, selected_rows,
+};
 
 #[target_feature(enable = "avx2")]
 pub(super) fn lookup(tables: &Tables, scratch: &mut Scratch, key: &[u8]) -> u32 {
-    let Scratch { from, to } = scratch;
-    let (mut from, mut to) = (from, to);
-    let last = tables.fields.len() - 1;
-    let mut found = 0;
-    for (index, field) in tables.fields.iter().enumerate() {
-        let start = found as usize / 256;
-        found = by_groups!(
-            field,
-            step(field, key, index == 0, index == last, start, from, to)
-        );
-        if found == MISS {
-            break;
-        }
-        std::mem::swap(&mut from, &mut to);
-    }
-    found
+    lookup!(step, tables, scratch, key)
 }
 
 /// One field, from block `start` on: the element if it is the `last`, else the lowest piece that it filled into `to`.
 #[target_feature(enable = "avx2")]
-fn step<const GROUPS: usize, const BITS: usize>(
+fn step<const GROUPS: usize, const BITS: usize, const FIRST: bool>(
     field: &FieldTable,
     key: &[u8],
-    first: bool,
     last: bool,
     start: usize,
     from: &mut [Block],
     to: &mut [Block],
 ) -> u32 {
     let rows = selected_rows::<GROUPS, BITS>(field, key);
-    debug_assert_eq!(field.rows.len(), (GROUPS << BITS) * field.blocks);
-    let row_block = |row: usize, block: usize| {
-        // SAFETY: `block` is below `field.blocks`, and there are so many for each value of each group.
-        load(unsafe { field.rows.get_unchecked(row + block) })
+    debug_assert_eq!(
+        field.rows.len(),
+        GROUPS * ((1 << BITS) * field.blocks + GROUP_GAP)
+    );
+    let row_block = |group: usize, block: usize| {
+        let row = field.rows.as_ptr().wrapping_byte_add(rows[group] as usize);
+        // SAFETY: `selected_rows` gives the start of a row of a field of this form, and `block` is below `field.blocks`, the
+        // length of each row.
+        load(unsafe { &*row.add(block) })
     };
     let from = &mut from[..field.blocks];
     let mut found = MISS;
     for block in start..field.blocks {
         let mut filled = _mm256_set1_epi8(-1);
-        if !first {
+        if !FIRST {
             filled = load(&from[block]);
             if _mm256_testz_si256(filled, filled) != 0 {
                 continue;
             }
             store(&mut from[block], _mm256_setzero_si256());
         }
-        // Two chains: one would be as long as there are groups.
-        let mut halves = [filled, row_block(rows[0], block)];
-        for (group, &row) in rows.iter().enumerate().skip(1) {
+        // Two chains, since one would be as long as there are groups; and they need not wait for what was filled.
+        let mut halves = [row_block(0, block), _mm256_set1_epi8(-1)];
+        for group in 1..GROUPS {
             let half = &mut halves[group % 2];
-            *half = _mm256_and_si256(*half, row_block(row, block));
+            *half = _mm256_and_si256(*half, row_block(group, block));
         }
-        let bits = _mm256_and_si256(halves[0], halves[1]);
+        let bits = _mm256_and_si256(filled, _mm256_and_si256(halves[0], halves[1]));
         if _mm256_testz_si256(bits, bits) != 0 {
             continue;
         }
@@ -78,7 +70,7 @@ fn step<const GROUPS: usize, const BITS: usize>(
                 let piece = block * 256 + word * 64 + bits.trailing_zeros() as usize;
                 let mapping = field.mapping[piece];
                 if last {
-                    if !first {
+                    if !FIRST {
                         // This block is clear already.
                         for rest in &mut from[block + 1..] {
                             store(rest, _mm256_setzero_si256());

@@ -1,43 +1,29 @@
 //! The lookup in words of 64 bits.
 
-use super::{Block, FieldTable, MISS, Scratch, Tables, by_groups, fill, selected_rows};
+use super::{Block, FieldTable, MISS, Scratch, Tables, by_groups, fill, lookup, selected_rows};
 
 pub(super) fn lookup(tables: &Tables, scratch: &mut Scratch, key: &[u8]) -> u32 {
-    let Scratch { from, to } = scratch;
-    let (mut from, mut to) = (from, to);
-    let last = tables.fields.len() - 1;
-    let mut found = 0;
-    for (index, field) in tables.fields.iter().enumerate() {
-        let start = found as usize / 256;
-        found = by_groups!(
-            field,
-            step(field, key, index == 0, index == last, start, from, to)
-        );
-        if found == MISS {
-            break;
-        }
-        std::mem::swap(&mut from, &mut to);
-    }
-    found
+    lookup!(step, tables, scratch, key)
 }
 
 /// One field, from block `start` on: the element if it is the `last`, else the lowest piece that it filled into `to`.
-fn step<const GROUPS: usize, const BITS: usize>(
+fn step<const GROUPS: usize, const BITS: usize, const FIRST: bool>(
     field: &FieldTable,
     key: &[u8],
-    first: bool,
     last: bool,
     start: usize,
     from: &mut [Block],
     to: &mut [Block],
 ) -> u32 {
-    let rows =
-        selected_rows::<GROUPS, BITS>(field, key).map(|row| &field.rows[row..][..field.blocks]);
+    let starts = selected_rows::<GROUPS, BITS>(field, key);
+    let rows: [_; GROUPS] = std::array::from_fn(|group| {
+        &field.rows[starts[group] as usize / size_of::<Block>()..][..field.blocks]
+    });
     let from = &mut from[..field.blocks];
     let mut found = MISS;
     for block in start..field.blocks {
         for word in 0..4 {
-            let mut bits = if first {
+            let mut bits = if FIRST {
                 u64::MAX
             } else {
                 std::mem::take(&mut from[block].0[word])
@@ -52,7 +38,7 @@ fn step<const GROUPS: usize, const BITS: usize>(
                 let piece = block * 256 + word * 64 + bits.trailing_zeros() as usize;
                 let mapping = field.mapping[piece];
                 if last {
-                    if !first {
+                    if !FIRST {
                         from[block..].fill(Block::default());
                     }
                     return mapping.first;

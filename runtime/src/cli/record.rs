@@ -1,22 +1,24 @@
-//! One result. Other people's scripts read it: names and order of the fields are fixed.
+//! One result of a benchmark. Other people's scripts read it: names and order of the fields are fixed.
 
 use serde::{Deserialize, Serialize};
+
+use crate::Stats;
 
 /// What was measured, and what came out.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Record {
-    /// The suite.
+    /// The suite; `user` for a user's own rules.
     pub suite: String,
-    /// The row of the suite.
+    /// The row of the suite; the name of the set for a user's own rules.
     pub row: String,
     /// The nominal number of rules.
     pub rules: u32,
-    /// The traffic: `same`, `hits` or `misses`.
+    /// The traffic: `same`, `hits` or `misses`; `keys` for keys of a file.
     pub traffic: String,
     /// Who answered: `pktjit`, `pktjit-lookup`, or a peer. In `scaling` the number of threads follows a hyphen.
     pub what: String,
-    /// The structure that was asked for; none for peers.
+    /// The structure that was asked for; none for peers, but for a floor that of which it is the floor.
     pub requested: Option<String>,
     /// The engine that served; none for peers.
     pub engine: Option<String>,
@@ -32,4 +34,10 @@ pub struct Record {
     pub bytes: usize,
     /// Milliseconds that it took to build.
     pub build_ms: f64,
+}
+
+/// The tables and the code. Small tables lie in the pool and count once.
+#[must_use]
+pub fn bytes(stats: &Stats) -> usize {
+    stats.code_bytes + stats.pool_bytes.max(stats.table_bytes)
 }
