@@ -23,6 +23,9 @@ pub trait Choices {
     /// A number from 0 to `max`.
     fn up_to(&mut self, max: u128) -> u128;
 
+    /// Whether all choices from now on are 0.
+    fn is_exhausted(&self) -> bool;
+
     /// A number below `n`, which is not 0.
     fn below(&mut self, n: u64) -> u64 {
         self.up_to(u128::from(n) - 1) as u64
@@ -47,11 +50,19 @@ impl Choices for Gen {
         let any = u128::arbitrary(self);
         max.checked_add(1).map_or(any, |n| any % n)
     }
+
+    fn is_exhausted(&self) -> bool {
+        false
+    }
 }
 
 /// Takes as many bytes as `max` has, and 0 where no byte is left.
 impl Choices for Unstructured<'_> {
     fn up_to(&mut self, max: u128) -> u128 {
         self.int_in_range(0..=max).unwrap_or(0)
+    }
+
+    fn is_exhausted(&self) -> bool {
+        self.is_empty()
     }
 }

@@ -55,13 +55,13 @@ impl Case {
 }
 
 impl Case {
-    /// A case that follows from `choices`.
+    /// Fields and rules that follow from `choices`, without keys.
     pub fn choose(choices: &mut impl Choices) -> Self {
         let fields = fields(choices);
         let count = choices.pick(&[0, 1, 2, 7, 8, 9, 16, 30, 62, 63, 64, 65, 100, 300]);
         let style = Style::choose(choices);
         let mut rules: Vec<Rule> = Vec::new();
-        for _ in 0..count {
+        while rules.len() < count && !choices.is_exhausted() {
             let rule = match choices.one_of(&rules).cloned() {
                 Some(parent) if choices.below(4) == 0 => relative(choices, &fields, parent),
                 _ => Rule::new(
@@ -78,18 +78,25 @@ impl Case {
             };
             rules.push(rule.with_priority(priority));
         }
-        let keys = (0..64).map(|_| key(choices, &fields, &rules)).collect();
         Self {
             fields,
             rules,
-            keys,
+            keys: Vec::new(),
         }
+    }
+
+    /// The same rules with so many keys.
+    #[must_use]
+    pub fn with_keys(mut self, count: usize, choices: &mut impl Choices) -> Self {
+        let key = |_| key(choices, &self.fields, &self.rules);
+        self.keys = (0..count).map(key).collect();
+        self
     }
 }
 
 impl Arbitrary for Case {
     fn arbitrary(g: &mut Gen) -> Self {
-        Self::choose(g)
+        Self::choose(g).with_keys(64, g)
     }
 
     fn shrink(&self) -> Box<dyn Iterator<Item = Self>> {

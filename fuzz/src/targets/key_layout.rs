@@ -8,7 +8,7 @@ use arbitrary::Unstructured;
 use pktjit::formats::{KeyFile, RuleFile};
 use pktjit_ir::{ByteOrder, Field, FieldKind, KeyLayout};
 
-use super::rule_file::is_inside;
+use super::rule_file::{is_inside, is_whole};
 use super::testdata;
 use crate::r#gen::Choices;
 
@@ -118,10 +118,11 @@ fn check_key_text(fields: &[Field], text: &[u8]) {
         for (id, &value) in set.packed_layout().field_ids().zip(&key.values) {
             assert_eq!(set.packed_layout().read(bytes, id), value, "{key:?}");
         }
-        let again = set
-            .key(&key.text)
-            .unwrap_or_else(|error| panic!("{error}: {key:?}"));
-        assert_eq!(again, key);
+        if is_whole(&key.text) {
+            let again = set.key(&key.text);
+            let again = again.unwrap_or_else(|error| panic!("{error}: {key:?}"));
+            assert_eq!(again, key);
+        }
     }
 }
 
