@@ -6,8 +6,10 @@ use quickcheck::{Arbitrary, Gen};
 
 use super::pick;
 
-/// Most scalars and rows that are live at once.
-pub const MAX_LIVE_SCALARS: usize = 4;
+/// Most scalars and rows that are live at once in most programs: engines hold these in registers that no caller needs.
+pub const FEW_LIVE_SCALARS: usize = 4;
+/// Most scalars and rows that are live at once in any program: engines may have to save registers.
+pub const MAX_LIVE_SCALARS: usize = 9;
 /// Most lanes and masks that are live at once.
 pub const MAX_LIVE_VECTORS: usize = 10;
 
@@ -15,8 +17,10 @@ pub const MAX_LIVE_VECTORS: usize = 10;
 const HELPERS: usize = 1;
 
 /// The values that later instructions may use.
-#[derive(Clone, Default)]
+#[derive(Clone)]
 pub(super) struct Pool {
+    /// Most scalars and rows that are live at once.
+    max_scalars: usize,
     /// The pinned ones come first.
     pub(super) values: Vec<(ValueId, Type)>,
     /// How many values must not be dropped.
@@ -27,16 +31,25 @@ pub(super) fn is_vector(ty: Type) -> bool {
     matches!(ty, Type::Lanes(_) | Type::Mask(_))
 }
 
-pub(super) fn most_of(vectors: bool) -> usize {
-    let live = if vectors {
-        MAX_LIVE_VECTORS
-    } else {
-        MAX_LIVE_SCALARS
-    };
-    live - HELPERS
-}
-
 impl Pool {
+    pub(super) fn new(max_scalars: usize) -> Self {
+        Self {
+            max_scalars,
+            values: Vec::new(),
+            pinned: 0,
+        }
+    }
+
+    /// How many values of a sort there is room for.
+    pub(super) fn room(&self, vectors: bool) -> usize {
+        let live = if vectors {
+            MAX_LIVE_VECTORS
+        } else {
+            self.max_scalars
+        };
+        live - HELPERS
+    }
+
     fn count(&self, vectors: bool) -> usize {
         self.values
             .iter()
@@ -55,7 +68,7 @@ impl Pool {
     /// Adds a value, in the place of another of its sort where there are too many.
     pub(super) fn add(&mut self, g: &mut Gen, value: ValueId, ty: Type) {
         let vectors = is_vector(ty);
-        while self.count(vectors) >= most_of(vectors) {
+        while self.count(vectors) >= self.room(vectors) {
             let droppable: Vec<usize> = (self.pinned..self.values.len())
                 .filter(|&i| is_vector(self.values[i].1) == vectors)
                 .collect();
@@ -72,8 +85,8 @@ impl Pool {
         let mut vectors = self.pinned_count(true);
         for &(value, ty) in &self.values[self.pinned..] {
             let (count, most) = match is_vector(ty) {
-                true => (&mut vectors, most_of(true) / 2),
-                false => (&mut scalars, most_of(false) - 1),
+                true => (&mut vectors, self.room(true) / 2),
+                false => (&mut scalars, self.room(false) - 1),
             };
             if *count < most && bool::arbitrary(g) {
                 *count += 1;

@@ -3,18 +3,18 @@
 //! Few values are live at once, so that an engine without spilling takes the programs: a *pool* holds those that later
 //! instructions may use, and a full pool drops one for good. Before a branch or a loop the pool is cut down to what it
 //! keeps across; that is *pinned*, and counts against what is inside. Scalars and rows are at most
-//! [`MAX_LIVE_SCALARS`], lanes and masks at most [`MAX_LIVE_VECTORS`].
+//! [`FEW_LIVE_SCALARS`] or, in one program of four, [`MAX_LIVE_SCALARS`]; lanes and masks at most [`MAX_LIVE_VECTORS`].
 
 use pktjit_ir::program::{BinaryOp, Inst, Table, Terminator, Type};
 use pktjit_ir::verify::MAX_SCRATCH;
 use pktjit_ir::{BlockId, Field, KeyLayout, Program, ProgramBuilder, ValueId, verify};
 use quickcheck::{Arbitrary, Gen};
 
-use super::below;
-pub use super::pool::{MAX_LIVE_SCALARS, MAX_LIVE_VECTORS};
-use super::pool::{Pool, is_vector, most_of};
+pub use super::pool::{FEW_LIVE_SCALARS, MAX_LIVE_SCALARS, MAX_LIVE_VECTORS};
+use super::pool::{Pool, is_vector};
 use super::shrink::simpler;
 use super::table::table;
+use super::{below, pick};
 
 /// Most branches and loops around a block.
 const MAX_DEPTH: usize = 2;
@@ -70,6 +70,8 @@ pub fn program(g: &mut Gen, lanes: u8) -> Program {
     }
     let scratch = scratch_size(g, lanes);
     b.scratch(scratch);
+    let few = FEW_LIVE_SCALARS;
+    let max_scalars = pick(g, &[few, few, few, MAX_LIVE_SCALARS]);
     let mut writer = Writer {
         g,
         b,
@@ -79,7 +81,7 @@ pub fn program(g: &mut Gen, lanes: u8) -> Program {
         scratch,
         counters: Vec::new(),
         current: BlockId::new(0),
-        pool: Pool::default(),
+        pool: Pool::new(max_scalars),
     };
     writer.sequence(0);
     writer.ret();
@@ -90,10 +92,10 @@ pub fn program(g: &mut Gen, lanes: u8) -> Program {
 fn scratch_size(g: &mut Gen, lanes: u8) -> u32 {
     let few = 1 + below(g, 3 * usize::from(lanes)) as u32;
     match below(g, 16) {
-        0..=3 => 0,
-        4 => MAX_SCRATCH,
-        5 => 1,
-        6 | 7 => 2 * u32::from(lanes),
+        0..=5 => 0,
+        6 => MAX_SCRATCH,
+        7 => 1,
+        8 | 9 => 2 * u32::from(lanes),
         _ => few,
     }
 }
@@ -205,7 +207,7 @@ impl Writer<'_> {
     /// A loop, perhaps left early.
     fn repeated(&mut self, depth: usize) {
         // The counter needs a register all the way round.
-        if self.pool.pinned_count(false) + 1 >= most_of(false) {
+        if self.pool.pinned_count(false) + 1 >= self.pool.room(false) {
             return;
         }
         let (head_types, exit_types) = (self.param_types(), self.param_types());
@@ -283,7 +285,8 @@ impl Writer<'_> {
                 },
             });
         }
-        self.pool = Pool { pinned, ..kept };
+        self.pool = kept;
+        self.pool.pinned = pinned;
         for (param, &ty) in params.into_iter().zip(types) {
             self.pool.add(self.g, param, ty);
         }
