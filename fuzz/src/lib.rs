@@ -4,6 +4,7 @@ pub mod filetest;
 pub mod r#gen;
 pub mod guard;
 pub mod oracle;
+pub mod targets;
 pub mod trace;
 
 pub use r#gen::program::ValidProgram;

@@ -141,3 +141,35 @@ fn over(times: Times, others: Times) -> Times {
 fn shown(times: Times, digits: usize) -> String {
     times.map(|time| format!("{time:.digits$}")).join(" / ")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::record;
+    use super::*;
+
+    #[test]
+    fn a_row_is_compared_where_all_peers_were_measured() {
+        let reference = &REFERENCES[0];
+        let mut records = Vec::new();
+        for (what, times) in [
+            ("pipapo-avx2", reference.avx2),
+            ("pipapo-scalar", reference.scalar),
+            ("hash", reference.hash),
+        ] {
+            assert_eq!(table(&records), "");
+            for (traffic, ns) in ["same", "hits", "misses"].into_iter().zip(times) {
+                records.push(Record {
+                    row: reference.row.into(),
+                    rules: reference.rules,
+                    traffic: traffic.into(),
+                    ..record(what, None, ns)
+                });
+            }
+        }
+        let table = table(&records);
+        assert!(
+            table.contains("| net_port:1000 | 27.6 / 48.2 / 57.0 | 1.00 / 1.00 / 1.00 |"),
+            "{table}"
+        );
+    }
+}

@@ -139,6 +139,25 @@ fn distinct<'a, T: PartialEq>(records: &[&'a Record], of: impl Fn(&'a Record) ->
 mod tests {
     use super::*;
 
+    /// Single lookups with random hits in some row.
+    pub(super) fn record(what: &str, requested: Option<&str>, ns: f64) -> Record {
+        Record {
+            suite: "selftest".into(),
+            row: "a".into(),
+            rules: 10,
+            traffic: "hits".into(),
+            what: what.into(),
+            requested: requested.map(Into::into),
+            engine: requested.map(|_| "avx2".into()),
+            structure: requested.map(Into::into),
+            mode: "single".into(),
+            ns,
+            ci95: 0.0,
+            bytes: 0,
+            build_ms: 0.0,
+        }
+    }
+
     #[test]
     fn days_are_counted_over_leap_years() {
         for (day, expected) in [

@@ -110,19 +110,9 @@ mod tests {
 
     fn record(what: &str, requested: Option<&str>, row: &str, ns: f64, ci95: f64) -> Record {
         Record {
-            suite: "selftest".into(),
             row: row.into(),
-            rules: 10,
-            traffic: "hits".into(),
-            what: what.into(),
-            requested: requested.map(Into::into),
-            engine: requested.map(|_| "avx2".into()),
-            structure: requested.map(Into::into),
-            mode: "single".into(),
-            ns,
             ci95,
-            bytes: 0,
-            build_ms: 0.0,
+            ..super::super::tests::record(what, requested, ns)
         }
     }
 

@@ -110,3 +110,40 @@ fn contender(record: &Record) -> String {
         _ => series,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::record;
+    use super::*;
+
+    #[test]
+    fn two_threads_gain_nothing_where_each_takes_twice_as_long() {
+        let mut records = [
+            record("pktjit-1", Some("auto"), 4.0),
+            record("pktjit-2", Some("auto"), 8.0),
+            record("spin-1", None, 2.0),
+            record("spin-2", None, 2.0),
+        ];
+        for record in &mut records {
+            record.suite = "scaling".into();
+        }
+        let table = tables(&records);
+        let expected = [
+            "pktjit avx2 auto | spin |",
+            "| a:10 | 4.0; 1.00x | 2.0; 2.00x |",
+        ];
+        assert!(expected.iter().all(|part| table.contains(part)), "{table}");
+    }
+
+    #[test]
+    fn a_column_names_the_structure_that_another_name_asked_for() {
+        let mut auto = record("pktjit", Some("auto"), 1.0);
+        auto.structure = Some("hash".into());
+        assert_eq!(contender(&auto), "pktjit avx2 auto: hash");
+        assert_eq!(
+            contender(&record("pktjit", Some("hash"), 1.0)),
+            "pktjit avx2 hash"
+        );
+        assert_eq!(contender(&record("rbtree", None, 1.0)), "rbtree");
+    }
+}

@@ -4,6 +4,8 @@
 use pktjit_ir::{ByteOrder, Field, KeyLayout, Match, Overlap, Rule, RuleSet};
 use quickcheck::{Arbitrary, Gen};
 
+use super::Choices;
+
 /// A rule set of policy [`Overlap::First`] and keys to ask it for.
 ///
 /// Holds parts, not a [`RuleSet`], so that it can shrink and print.
@@ -52,37 +54,49 @@ impl Case {
     }
 }
 
-impl Arbitrary for Case {
-    fn arbitrary(g: &mut Gen) -> Self {
-        let fields = fields(g);
-        let count = *g
-            .choose(&[0, 1, 2, 7, 8, 9, 16, 30, 62, 63, 64, 65, 100, 300])
-            .unwrap_or(&1);
-        let style = Style::pick(g);
+impl Case {
+    /// Fields and rules that follow from `choices`, without keys.
+    pub fn choose(choices: &mut impl Choices) -> Self {
+        let fields = fields(choices);
+        let count = choices.pick(&[0, 1, 2, 7, 8, 9, 16, 30, 62, 63, 64, 65, 100, 300]);
+        let style = Style::choose(choices);
         let mut rules: Vec<Rule> = Vec::new();
-        for _ in 0..count {
-            let rule = match g.choose(&rules).cloned() {
-                Some(parent) if below(g, 4) == 0 => relative(g, &fields, parent),
+        while rules.len() < count && !choices.is_exhausted() {
+            let rule = match choices.one_of(&rules).cloned() {
+                Some(parent) if choices.below(4) == 0 => relative(choices, &fields, parent),
                 _ => Rule::new(
                     fields
                         .iter()
-                        .map(|(field, _)| condition(g, field, style))
+                        .map(|(field, _)| condition(choices, field, style))
                         .collect::<Vec<_>>(),
                 ),
             };
-            let priority = if below(g, 8) == 0 {
-                below(g, 3) as i32 - 1
+            let priority = if choices.below(8) == 0 {
+                choices.below(3) as i32 - 1
             } else {
                 0
             };
             rules.push(rule.with_priority(priority));
         }
-        let keys = (0..64).map(|_| key(g, &fields, &rules)).collect();
         Self {
             fields,
             rules,
-            keys,
+            keys: Vec::new(),
         }
+    }
+
+    /// The same rules with so many keys.
+    #[must_use]
+    pub fn with_keys(mut self, count: usize, choices: &mut impl Choices) -> Self {
+        let key = |_| key(choices, &self.fields, &self.rules);
+        self.keys = (0..count).map(key).collect();
+        self
+    }
+}
+
+impl Arbitrary for Case {
+    fn arbitrary(g: &mut Gen) -> Self {
+        Self::choose(g).with_keys(64, g)
     }
 
     fn shrink(&self) -> Box<dyn Iterator<Item = Self>> {
@@ -168,44 +182,38 @@ enum Style {
 }
 
 impl Style {
-    fn pick(g: &mut Gen) -> Self {
-        *g.choose(&[
+    fn choose(choices: &mut impl Choices) -> Self {
+        choices.pick(&[
             Self::Mixed,
             Self::Mixed,
             Self::Exact,
             Self::Dense,
             Self::SameMask,
         ])
-        .unwrap_or(&Self::Mixed)
     }
 }
 
-fn below(g: &mut Gen, n: u64) -> u64 {
-    u64::arbitrary(g) % n.max(1)
-}
-
 /// Fields of all kinds at packed, padded, scattered or overlapping offsets.
-fn fields(g: &mut Gen) -> Vec<(Field, usize)> {
-    let most = if below(g, 4) == 0 { 16 } else { 5 };
-    let count = 1 + below(g, most);
-    let gap = below(g, 3) as usize * 3;
-    let overlaps = below(g, 8) == 0;
+fn fields(choices: &mut impl Choices) -> Vec<(Field, usize)> {
+    let most = if choices.below(4) == 0 { 16 } else { 5 };
+    let count = 1 + choices.below(most);
+    let gap = choices.below(3) as usize * 3;
+    let overlaps = choices.below(8) == 0;
     let (mut offset, mut sum) = (gap, 0);
     let mut fields = Vec::new();
     for i in 0..count {
         let name = format!("f{i}");
-        let field = match below(g, 9) {
+        let field = match choices.below(9) {
             0 | 1 => Field::ipv4_addr(&name),
             2 => Field::ipv6_addr(&name),
             3 => Field::ether_addr(&name),
             4 => Field::inet_proto(&name),
             5 | 6 => Field::inet_service(&name),
             7 => Field::mark(&name),
-            _ => {
-                Field::integer(&name, 1 + below(g, 16) as u8).unwrap_or_else(|_| Field::mark(&name))
-            }
+            _ => Field::integer(&name, 1 + choices.below(16) as u8)
+                .unwrap_or_else(|_| Field::mark(&name)),
         };
-        let field = if below(g, 5) == 0 {
+        let field = if choices.below(5) == 0 {
             field.with_byte_order(ByteOrder::Little)
         } else {
             field
@@ -217,7 +225,7 @@ fn fields(g: &mut Gen) -> Vec<(Field, usize)> {
         let width = usize::from(field.bytes());
         fields.push((field, offset));
         offset += if overlaps {
-            1 + below(g, width as u64) as usize
+            1 + choices.below(width as u64) as usize
         } else {
             width + gap
         };
@@ -226,29 +234,28 @@ fn fields(g: &mut Gen) -> Vec<(Field, usize)> {
 }
 
 /// A value near zero, near the largest, near a power of two, or anywhere.
-fn value(g: &mut Gen, field: &Field, style: Style) -> u128 {
+fn value(choices: &mut impl Choices, field: &Field, style: Style) -> u128 {
     let max = field.max();
     if matches!(style, Style::Dense) {
-        return u128::from(below(g, 8)) & max;
+        return u128::from(choices.below(8)) & max;
     }
-    let any = u128::arbitrary(g) & max;
-    match below(g, 8) {
-        0 => u128::from(below(g, 4)) & max,
-        1 => max - (u128::from(below(g, 4)) & max),
+    match choices.below(8) {
+        0 => u128::from(choices.below(4)) & max,
+        1 => max - (u128::from(choices.below(4)) & max),
         2 => {
-            (1u128 << (any % u128::from(field.bits())))
-                .wrapping_sub(below(g, 3).into())
+            (1u128 << choices.below(field.bits().into()))
+                .wrapping_sub(choices.below(3).into())
                 .wrapping_add(1)
                 & max
         }
         // Few distinct values, so that rules share them.
-        3 | 4 => (u128::from(below(g, 300)) * 0x0001_0001_0001_0001_0001) & max,
-        _ => any,
+        3 | 4 => (u128::from(choices.below(300)) * 0x0001_0001_0001_0001_0001) & max,
+        _ => choices.up_to(max),
     }
 }
 
-fn condition(g: &mut Gen, field: &Field, style: Style) -> Match {
-    let (a, b) = (value(g, field, style), value(g, field, style));
+fn condition(choices: &mut impl Choices, field: &Field, style: Style) -> Match {
+    let a = value(choices, field, style);
     match style {
         Style::Exact => return Match::Exact(a),
         Style::SameMask => {
@@ -259,35 +266,41 @@ fn condition(g: &mut Gen, field: &Field, style: Style) -> Match {
         }
         Style::Mixed | Style::Dense => {}
     }
-    match below(g, 10) {
+    match choices.below(10) {
         0 => Match::Any,
         1..=3 => Match::Exact(a),
         4 | 5 => Match::Prefix {
             value: a,
-            len: below(g, u64::from(field.bits()) + 1) as u8,
+            len: choices.below(u64::from(field.bits()) + 1) as u8,
         },
-        6 => Match::Range {
-            lo: a.min(b),
-            hi: a.max(b),
-        },
+        6 => {
+            let b = value(choices, field, style);
+            Match::Range {
+                lo: a.min(b),
+                hi: a.max(b),
+            }
+        }
         7 | 8 => {
-            let width = u128::from(below(g, 40));
+            let width = u128::from(choices.below(40));
             Match::Range {
                 lo: a,
                 hi: a.saturating_add(width).min(field.max()),
             }
         }
-        _ => Match::Mask { value: a, mask: b },
+        _ => Match::Mask {
+            value: a,
+            mask: value(choices, field, style),
+        },
     }
 }
 
 /// The same rule again, or one that covers, narrows or nearly meets it.
-fn relative(g: &mut Gen, fields: &[(Field, usize)], mut rule: Rule) -> Rule {
-    let i = below(g, fields.len() as u64) as usize;
+fn relative(choices: &mut impl Choices, fields: &[(Field, usize)], mut rule: Rule) -> Rule {
+    let i = choices.below(fields.len() as u64) as usize;
     let field = &fields[i].0;
     let (lo, hi) = (rule.matches[i].lower(field), rule.matches[i].upper(field));
     let max = field.max();
-    rule.matches[i] = match below(g, 6) {
+    rule.matches[i] = match choices.below(6) {
         0 => return rule,
         1 => Match::Any,
         2 => Match::Range {
@@ -297,7 +310,7 @@ fn relative(g: &mut Gen, fields: &[(Field, usize)], mut rule: Rule) -> Rule {
         3 => Match::Exact(lo),
         4 if hi < max => Match::Range {
             lo: hi + 1,
-            hi: hi.saturating_add(1 + u128::from(below(g, 9))).min(max),
+            hi: hi.saturating_add(1 + u128::from(choices.below(9))).min(max),
         },
         _ => Match::Range {
             lo: lo + (hi - lo) / 2,
@@ -308,35 +321,35 @@ fn relative(g: &mut Gen, fields: &[(Field, usize)], mut rule: Rule) -> Rule {
 }
 
 /// A key inside a rule, on its edges or one beyond, with fields of another rule, or anywhere.
-fn key(g: &mut Gen, fields: &[(Field, usize)], rules: &[Rule]) -> Vec<u128> {
+fn key(choices: &mut impl Choices, fields: &[(Field, usize)], rules: &[Rule]) -> Vec<u128> {
     let style = Style::Mixed;
-    let Some(rule) = g.choose(rules).cloned() else {
+    let Some(rule) = choices.one_of(rules).cloned() else {
         return fields
             .iter()
-            .map(|(field, _)| value(g, field, style))
+            .map(|(field, _)| value(choices, field, style))
             .collect();
     };
-    let wild = below(g, 8);
+    let wild = choices.below(8);
     fields
         .iter()
         .enumerate()
         .map(|(i, (field, _))| {
-            let condition = match (wild, g.choose(rules)) {
+            let condition = match (wild, choices.one_of(rules)) {
                 (0, Some(other)) => other.matches[i],
                 _ => rule.matches[i],
             };
             let (lo, hi) = (condition.lower(field), condition.upper(field));
-            match below(g, 12) {
+            match choices.below(12) {
                 0..=3 => lo,
                 4..=6 => hi,
                 7 => lo.wrapping_sub(1) & field.max(),
                 8 => hi.wrapping_add(1) & field.max(),
-                9 => value(g, field, style),
+                9 => value(choices, field, style),
                 _ => match condition {
                     Match::Mask { value, mask } => {
-                        value & mask | u128::arbitrary(g) & field.max() & !mask
+                        value & mask | choices.up_to(field.max()) & !mask
                     }
-                    _ => lo + u128::arbitrary(g) % (hi - lo).saturating_add(1),
+                    _ => lo + choices.up_to(hi - lo),
                 },
             }
         })

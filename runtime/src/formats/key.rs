@@ -94,7 +94,11 @@ impl SourceSet {
     }
 
     fn key_of_bytes(&self, text: &[u8]) -> Result<TextKey, KeyTextError> {
-        let text = without_comment(text);
+        let text = without_comment(text).trim_ascii_end();
+        // A backslash would let the lexer go on behind it.
+        if let Some(newline) = text.iter().position(|&byte| byte == b'\n') {
+            return Err(KeyTextError::new(newline as u32 + 1, "a key is one line"));
+        }
         match self.kind() {
             SetKind::ClassBench => classbench_key(text, &self.types),
             _ => nft_key(text, &self.types),
@@ -132,7 +136,7 @@ fn nft_key(text: &[u8], types: &[ValueType]) -> Result<TextKey, KeyTextError> {
     }
     let end = lexer.next(text);
     match end.kind {
-        TokenKind::End | TokenKind::Newline => Ok(TextKey {
+        TokenKind::End => Ok(TextKey {
             text: one_blank(text),
             values,
             expected: None,
@@ -159,7 +163,7 @@ fn missing(index: usize, types: &[ValueType]) -> String {
 
 fn unexpected(what: &str, found: Token, text: &[u8]) -> KeyTextError {
     let found_text = match found.kind {
-        TokenKind::End | TokenKind::Newline => "the end of the key".into(),
+        TokenKind::End => "the end of the key".into(),
         _ => quote(found.text(text)),
     };
     KeyTextError::new(found.column, format!("expected {what}, found {found_text}"))
@@ -381,6 +385,9 @@ mod tests {
             ("1.1.1.1 . 80-81", "key:1:13: a key has one value for each field, not a range or a prefix".into()),
             ("1.1.1.1/24 . 80", format!("key:1:8: expected ` . ` and {field_2}, found `/`")),
             ("1.1.1.1 . 70000", "key:1:11: `70000` is too large: expected a port (known service or 0 to 65535)".into()),
+            ("1.1.1.1 . \\\n80", "key:1:12: a key is one line".into()),
+            ("1.1.1.1 . 80 \\\n", "key:1:14: expected the end of the key, found `\\`".into()),
+            ("1.1.1.1 . 80\n1.1.1.1 . 81", "key:1:13: a key is one line".into()),
             ("1.1.1.1 . $x", format!("key:1:11: expected {field_2}, found `x`")),
         ] {
             assert_eq!(file.sets()[0].key(text).unwrap_err().to_string(), error, "{text}");

@@ -363,7 +363,9 @@ fn parse_ether_addr(text: &[u8]) -> Option<u128> {
 }
 
 fn parse_ifname(text: &[u8], longest: usize) -> Result<u128, String> {
-    if text.is_empty() || text.contains(&0) {
+    // Linux allows no such name, JSON holds none, and a line of output could not show it.
+    let is_refused = |c: char| c.is_control() || c == ' ';
+    if text.is_empty() || String::from_utf8_lossy(text).contains(is_refused) {
         return Err(format!("{} is not an interface name", quote(text)));
     }
     if text.len() > longest {
@@ -537,6 +539,8 @@ mod tests {
                 "`abcdefghijklmnop` is too long: an interface name has at most 15 bytes",
             ),
             ("ifname", "", "`` is not an interface name"),
+            ("ifname", "a b", "`a b` is not an interface name"),
+            ("ifname", "a\tb", "`a\\tb` is not an interface name"),
             ("icmp_code", "x", "`x` is not a number from 0 to 0xff"),
             (
                 "icmp_type",

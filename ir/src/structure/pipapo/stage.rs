@@ -110,7 +110,7 @@ impl Stage {
         }
     }
 
-    /// The rows of one group.
+    /// The rows of each group.
     pub(super) fn tables(&self, input: &Input<'_>) -> Vec<Table> {
         let row_bytes = 4 * self.numbers();
         let empty = |group: &Group| vec![0; group.values() * row_bytes];
