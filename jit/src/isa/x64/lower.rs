@@ -65,6 +65,7 @@ pub(super) fn lower(
         registers: vec![None; program.value_count()],
         rows: vec![None; program.value_count()],
         scaled: HashMap::new(),
+        zeros: None,
         loops: Vec::new(),
         line: LineNote::default(),
         block: BlockId::new(0),
@@ -124,6 +125,8 @@ struct Lowering<'a> {
     rows: Vec<Option<Address>>,
     /// Indices times a power of two in registers, by the power's logarithm; of the current block.
     scaled: HashMap<(ValueId, u8), Reg>,
+    /// Lanes of zeros in a register, in the current block.
+    zeros: Option<Reg>,
     /// The loops around the current block.
     loops: Vec<OpenLoop>,
     line: LineNote,

@@ -28,6 +28,7 @@ impl<'a> Lowering<'a> {
         let block = &program.blocks[id.index()];
         self.block = id;
         self.scaled.clear();
+        self.zeros = None;
         self.line = LineNote::default();
         let start = self.body.nodes.len();
         self.body.nodes.push(Node::Bind(label_of(id)));

@@ -12,7 +12,6 @@ impl Lowering<'_> {
     pub(super) fn splat(&mut self, inst: &Ir, a: ValueId) -> Reg {
         if let Some(constant) = self.uses.constant(a) {
             let dst = self.vector();
-            // A register that is cleared costs no load, and no execution unit either.
             let inst = match constant {
                 0 => Inst::VectorZero { dst },
                 _ => Inst::VectorLoad {
@@ -163,12 +162,32 @@ impl Lowering<'_> {
                 return (VectorSource::Mem(address), table);
             }
             if let Ir::Splat { a, .. } = *inst
-                && let Some(lane @ 1..) = self.uses.constant(a)
+                && let Some(lane) = self.uses.constant(a)
             {
-                return (VectorSource::Mem(self.pool_lanes(lane as u32)), None);
+                let source = match lane {
+                    0 => VectorSource::Reg(self.zeros(value)),
+                    _ => VectorSource::Mem(self.pool_lanes(lane as u32)),
+                };
+                return (source, None);
             }
         }
         (VectorSource::Reg(self.reg(value)), None)
+    }
+
+    /// A register with the lanes `value`, which are zeros, the same for all uses in a block while registers last: clearing
+    /// one costs no load, and no execution unit either.
+    fn zeros(&mut self, value: ValueId) -> Reg {
+        if let Some(reg) = self.zeros {
+            return reg;
+        }
+        let reg = self.reg(value);
+        if let Some(index) = reg.virtual_index()
+            && !self.recomputed[value.index()]
+        {
+            self.body.registers[index].recomputable = Some(value);
+            self.zeros = Some(reg);
+        }
+        reg
     }
 
     /// The same number in each lane, in the pool.

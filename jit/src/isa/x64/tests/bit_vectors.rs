@@ -103,8 +103,7 @@ fn rows_of_bits_are_operands_in_memory() {
         vpcmpeqd ymm0,ymm0,ymm2
         vmovmskps eax,ymm0
         xor eax,0FFh
-        vpxor xmm0,xmm0,xmm0
-        vpcmpeqd ymm1,ymm1,ymm0
+        vpcmpeqd ymm1,ymm1,ymm2
         vmovmskps edx,ymm1
         xor edx,0FFh
         shl edx,8
