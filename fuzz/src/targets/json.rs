@@ -75,7 +75,7 @@ fn key(matches: &[Match], fields: &[Field]) -> Option<Value> {
 fn operand(found: &Match, field: &Field) -> Option<Value> {
     Some(match *found {
         Match::Exact(exact) => value(exact, field)?,
-        Match::Prefix { value: start, len } if field.kind() == FieldKind::Ifname => {
+        Match::Prefix { value: start, len } if is_start_of_names(start, len, field) => {
             let start = start.to_be_bytes();
             let start = str::from_utf8(&start[..usize::from(len / 8)]).ok()?;
             format!("{start}*").into()
@@ -86,6 +86,14 @@ fn operand(found: &Match, field: &Field) -> Option<Value> {
         Match::Range { lo, hi } => json!({"range": [value(lo, field)?, value(hi, field)?]}),
         Match::Any | Match::Mask { .. } => return None,
     })
+}
+
+/// Whether a prefix is what `eth*` stands for.
+fn is_start_of_names(start: u128, len: u8, field: &Field) -> bool {
+    field.kind() == FieldKind::Ifname
+        && len > 0
+        && len.is_multiple_of(8)
+        && start.trailing_zeros() >= u32::from(field.bits() - len)
 }
 
 fn value(value: u128, field: &Field) -> Option<Value> {
