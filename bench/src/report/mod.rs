@@ -1,6 +1,6 @@
 //! Results as tables that people read, in Markdown: the same on a terminal and in `docs/performance.md`.
 //!
-//! [`tables`] has the figures of a suite, [`ratios`] what they come to beside the peers, [`fairness`] the peers beside the
+//! `tables` has the figures of a suite, `ratios` what they come to beside the peers, `fairness` the peers beside the
 //! kernel. What was not measured by this crate is text: `*.md` in this folder.
 
 mod fairness;
