@@ -6,8 +6,10 @@ use pktjit::{Classifier, Effort, EngineKind, RuleId, Structure};
 use pktjit_fuzz::oracle::{compile, configurations};
 use pktjit_fuzz::trace::Trace;
 
-/// What asks rule after rule is asked so many keys that this many rules are compared.
+/// What takes time in proportion to the rules is asked so many keys that this many rules are compared.
 const MOST_COMPARISONS: usize = 20_000_000;
+/// Lists of more rules are too large to be built for each variant of `pipapo` as well.
+const MOST_RULES_FOR_VARIANTS: usize = 20_000;
 
 /// Where the sets are, if they are there.
 fn folder() -> Option<PathBuf> {
@@ -26,13 +28,24 @@ fn check(name: &str) {
     let trace = Trace::read(&rules, &trace).unwrap_or_else(|error| panic!("{error}"));
     for (engine, structure) in configurations() {
         let asked = structure.map_or("auto", Structure::name);
+        let is_variant = matches!(structure, Some(Structure::Pipapo4 | Structure::Pipapo8));
+        if is_variant && trace.rules.len() > MOST_RULES_FOR_VARIANTS {
+            eprintln!("{name}: {engine} {asked}: skipped: too many rules, see `pipapo`");
+            continue;
+        }
         match compile(&trace.rules, engine, structure, Effort::Balanced)
             .unwrap_or_else(|error| panic!("{name}: {error}"))
         {
             Err((_, reason)) => eprintln!("{name}: {engine} {asked}: cannot hold: {reason}"),
             Ok(classifier) => {
-                let is_slow =
-                    engine != EngineKind::Avx2 && classifier.structure() == Structure::Linear;
+                let is_slow = engine != EngineKind::Avx2
+                    && matches!(
+                        classifier.structure(),
+                        Structure::Linear
+                            | Structure::Pipapo
+                            | Structure::Pipapo4
+                            | Structure::Pipapo8
+                    );
                 let most = if is_slow {
                     MOST_COMPARISONS / trace.rules.len()
                 } else {

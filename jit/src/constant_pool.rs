@@ -20,6 +20,8 @@ use crate::code::{Placement, Region};
 const MAX_POOL_TABLE: usize = 4 << 10;
 /// Bytes of tables that the pool takes in all.
 const MAX_POOL_TABLES: usize = 64 << 10;
+/// Addresses that differ by a multiple of this share a set of the first-level cache on most machines.
+const PAGE: usize = 4 << 10;
 /// Bytes of a vector constant.
 pub(crate) const VECTOR_BYTES: usize = 32;
 
@@ -50,8 +52,15 @@ impl ConstantPool {
                     pool.bytes.extend_from_slice(&table.data);
                     Placement::Pool(start)
                 } else {
-                    let end = pool.region.last().map_or(0, |(at, data)| at + data.len());
-                    let start = end.next_multiple_of(TABLE_ALIGN);
+                    let start = pool.region.last().map_or(0, |(at, data)| {
+                        // Equal rows of tables that are whole pages would compete for the same lines of the first-level
+                        // cache: the next one begins a line later.
+                        let skew = match data.len().is_multiple_of(PAGE) {
+                            true => TABLE_ALIGN,
+                            false => 0,
+                        };
+                        (at + data.len()).next_multiple_of(TABLE_ALIGN) + skew
+                    });
                     pool.region.push((start, Arc::clone(&table.data)));
                     Placement::Region(start)
                 });
@@ -127,6 +136,13 @@ mod tests {
         assert_eq!(pool.table(TableId::new(15)), Placement::Pool(15 * 4096));
         assert_eq!(pool.table(TableId::new(16)), Placement::Region(0));
         assert_eq!(pool.region.len(), 1);
+    }
+
+    #[test]
+    fn tables_of_whole_pages_do_not_start_in_the_same_set_of_a_cache() {
+        let pool = ConstantPool::new(&vec![table(8192); 3]);
+        let starts = [0, 8192 + 64, 2 * (8192 + 64)].map(Placement::Region);
+        assert_eq!(pool.tables, starts);
     }
 
     #[test]

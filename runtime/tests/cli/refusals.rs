@@ -9,11 +9,7 @@ fn names_that_nobody_knows_or_that_are_not_built_yet_are_errors() {
         ("--engine", "avx3", "there is no engine `avx3`"),
         ("--engine", "avx512", "engine `avx512` is not built yet"),
         ("--structure", "trie", "there is no structure `trie`"),
-        (
-            "--structure",
-            "pipapo",
-            "structure `pipapo` is not built yet",
-        ),
+        ("--structure", "peel", "structure `peel` is not built yet"),
     ] {
         for (tool, args) in [
             (PKTJIT, &["classify", rules.name(), "1 1 1 1 1"][..]),

@@ -18,7 +18,7 @@ table inet t {
   set merged { typeof ip saddr; flags interval; auto-merge; elements = { 1.1.1.1, 1.1.1.2, 2.0.0.0/8, 3.3.3.3-3.3.3.9, * } }
   set marks { type mark; flags interval; elements = { 0x5c511e00/24, 5-9 } }
   set states { type ct_state; elements = { new, established } }
-  set names { type inet_proto . icmp_type . ether_addr . ifname; elements = { tcp . echo-request . 00:11:22:33:44:55 . "a b" } }
+  set names { type inet_proto . icmp_type . ether_addr . ifname; elements = { tcp . echo-request . 00:11:22:33:44:55 . "a#b" } }
   set types { type ether_type . mark; elements = { ip6 . 1, 0x1234 . 2 } }
   set wide { type ipv6_addr . ipv6_addr; flags interval; elements = { ::1-::5 . 2001:db8::/32 } }
   set fixed { type ipv4_addr; flags constant; elements = { 1.1.1.1 } }
