@@ -343,7 +343,7 @@ pub fn plan(rule_set: &RuleSet, options: &Options) -> Result<Plan, PlanError> {
 }
 
 /// Leaves out what can never win, and takes the rule that matches everything apart: it needs no comparison.
-fn normalise<'a>(rule_set: &'a RuleSet, options: &Options) -> Input<'a> {
+pub(crate) fn normalise<'a>(rule_set: &'a RuleSet, options: &Options) -> Input<'a> {
     let per_rule = match options.effort {
         Effort::Fast => 50,
         Effort::Balanced => 500,

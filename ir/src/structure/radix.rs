@@ -70,13 +70,11 @@ impl Radix {
                 if crowd > forest.capacity() {
                     continue;
                 }
-                for is_direct in [true, false] {
-                    let trees = if is_direct {
-                        1 << bits
-                    } else {
-                        Trees::shared(&stretches, forest.capacity()).runs.len()
-                    };
-                    let cost = segments.common_cost() + index.cost(is_direct) + forest.cost(trees);
+                let trees = Trees::shared(&stretches, forest.capacity()).runs.len();
+                let direct = index.cost(None) + forest.cost(1 << bits);
+                let shared = index.cost(Some(trees)) + forest.cost(trees);
+                for (is_direct, cost) in [(true, direct), (false, shared)] {
+                    let cost = cost + segments.common_cost();
                     let nanoseconds = input.machine.nanoseconds(&cost);
                     if best.as_ref().is_none_or(|(least, _)| nanoseconds < *least) {
                         let forest = forest.clone();
@@ -234,19 +232,28 @@ impl Index {
         stretches
     }
 
-    fn cost(&self, is_direct: bool) -> Cost {
-        let cells = Cost {
-            instructions: 3.0,
-            dependent_loads: 1.0,
-            lines: 1.0,
-            table_bytes: 4 << self.bits,
-        };
+    /// What finding the tree costs, with or without `cells` that tell so many trees apart.
+    fn cost(&self, cells: Option<usize>) -> Cost {
         // A shift, a mask, an address.
         let index = Cost {
             instructions: 4.0,
             ..Cost::default()
         };
-        if is_direct { index } else { index + cells }
+        let Some(trees) = cells else {
+            return index;
+        };
+        let cell_bytes = match trees {
+            0..=0x100 => 1,
+            0x101..=0x1_0000 => 2,
+            _ => 4,
+        };
+        let cells = Cost {
+            instructions: 3.0,
+            dependent_loads: 1.0,
+            lines: 1.0,
+            table_bytes: cell_bytes << self.bits,
+        };
+        index + cells
     }
 
     /// Emits the word and the cell.

@@ -164,15 +164,12 @@ impl Forest {
             let is_constant = nodes == 1;
             // The mask to a scalar and its or; then the first bit, the number of the child, its address.
             cost.instructions += vectors * (compare + 3.0) + if is_constant { 2.0 } else { 6.0 };
-            // What is read of a leaf behind the comparison is one number.
-            let lines = (compared_bytes as f64 / 64.0).max((result_bytes.min(64)) as f64 / 64.0);
-            cost.lines += lines;
-            cost.dependent_loads += if is_constant { 0.0 } else { 1.0 };
+            cost.lines += (compared_bytes + result_bytes) as f64 / 64.0;
             cost.table_bytes += nodes * (compared_bytes + result_bytes);
             nodes *= fanout as usize;
         }
-        // The row of the verdict.
-        cost.dependent_loads += 1.0;
+        // Each node after the root, and the row of the verdict.
+        cost.dependent_loads = self.fanouts.len() as f64;
         cost
     }
 
