@@ -10,6 +10,7 @@
 
 mod cost;
 
+use std::cell::OnceCell;
 use std::fmt;
 
 use thiserror::Error;
@@ -21,6 +22,8 @@ use crate::structure::hash::Hash;
 use crate::structure::inline::Inline;
 use crate::structure::linear::Linear;
 use crate::structure::pipapo::{GroupBits, Pipapo};
+use crate::structure::radix::Radix;
+use crate::structure::tree::Tree;
 use crate::structure::{Cost, Input, Refusal, Structure};
 use crate::verify::{VerifiedProgram, VerifyError, verify};
 pub use cost::{Machine, Pext};
@@ -218,6 +221,8 @@ enum Prepared {
     Inline(Inline),
     Hash(Hash),
     Bucket(Box<Bucket>),
+    Radix(Radix),
+    Tree(Tree),
     Pipapo(Pipapo),
     Linear(Linear),
 }
@@ -228,6 +233,8 @@ impl Prepared {
             Structure::Inline => Self::Inline(Inline::prepare(input)?),
             Structure::Hash => Self::Hash(Hash::prepare(input)?),
             Structure::Bucket => Self::Bucket(Box::new(Bucket::prepare(input)?)),
+            Structure::Radix => Self::Radix(Radix::prepare(input)?),
+            Structure::Tree => Self::Tree(Tree::prepare(input)?),
             Structure::Pipapo4 => Self::Pipapo(Pipapo::prepare(input, GroupBits::Four)?),
             Structure::Pipapo8 => Self::Pipapo(Pipapo::prepare(input, GroupBits::Eight)?),
             Structure::Pipapo => Self::Pipapo(Pipapo::prepare(input, GroupBits::BySize)?),
@@ -240,6 +247,8 @@ impl Prepared {
             Self::Inline(inline) => inline.cost(input),
             Self::Hash(hash) => hash.cost(input),
             Self::Bucket(bucket) => bucket.cost(input),
+            Self::Radix(radix) => radix.cost(),
+            Self::Tree(tree) => tree.cost(),
             Self::Pipapo(pipapo) => pipapo.cost(),
             Self::Linear(linear) => linear.cost(input),
         }
@@ -250,6 +259,8 @@ impl Prepared {
             Self::Inline(inline) => Ok(inline.build(input)),
             Self::Hash(hash) => hash.build(input),
             Self::Bucket(bucket) => Ok(bucket.build(input)),
+            Self::Radix(radix) => radix.build(input),
+            Self::Tree(tree) => tree.build(input),
             Self::Pipapo(pipapo) => Ok(pipapo.build(input)),
             Self::Linear(linear) => Ok(linear.build(input)),
         }
@@ -332,7 +343,7 @@ pub fn plan(rule_set: &RuleSet, options: &Options) -> Result<Plan, PlanError> {
 }
 
 /// Leaves out what can never win, and takes the rule that matches everything apart: it needs no comparison.
-fn normalise<'a>(rule_set: &'a RuleSet, options: &Options) -> Input<'a> {
+pub(crate) fn normalise<'a>(rule_set: &'a RuleSet, options: &Options) -> Input<'a> {
     let per_rule = match options.effort {
         Effort::Fast => 50,
         Effort::Balanced => 500,
@@ -358,5 +369,6 @@ fn normalise<'a>(rule_set: &'a RuleSet, options: &Options) -> Input<'a> {
         default,
         machine: options.machine,
         effort: options.effort,
+        segments: OnceCell::new(),
     }
 }

@@ -478,7 +478,7 @@ impl Common {
 
 /// An end of an interval, and the position of its column among the two of a word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum End {
+pub(crate) enum End {
     Lo = 0,
     Hi = 1,
 }
@@ -487,7 +487,7 @@ enum End {
 ///
 /// From the last word to the first: a word that is within its end decides, unless it is equal to it; then the words after
 /// it decide. `m = within & !(equal & !m)`.
-fn lexicographic(
+pub(crate) fn lexicographic(
     b: &mut ProgramBuilder,
     xs: &[ValueId],
     end: End,

@@ -5,6 +5,8 @@
 //! | [`inline`] | all rules compared at once, as constants behind the code | up to 63 rules |
 //! | [`hash`] | a perfect hash function finds the only candidate | rules that want the same bits, each with other values |
 //! | [`bucket`] | some key bits select a bucket of rules that are compared at once | everything; wide rules go to a linear rest |
+//! | [`radix`] | leading bits select a few boundaries that are compared at once | rules that differ in one field, where they spread |
+//! | [`tree`] | a search tree whose nodes are compared at once | rules that differ in one field |
 //! | [`pipapo`] | pieces of the key select rows of bits, one for each rule, which are anded | what its memory allows |
 //! | [`linear`] | blocks of rules compared one block after the other | everything |
 //!
@@ -19,11 +21,15 @@ pub(crate) mod hash;
 pub(crate) mod inline;
 pub(crate) mod linear;
 pub(crate) mod pipapo;
+pub(crate) mod radix;
+pub(crate) mod segments;
 #[cfg(test)]
 mod tests;
+pub(crate) mod tree;
 pub(crate) mod windows;
 pub(crate) mod words;
 
+use std::cell::OnceCell;
 use std::fmt;
 use std::str::FromStr;
 
@@ -36,6 +42,7 @@ use crate::plan::{Effort, Machine};
 use crate::program::{BinaryOp, MISS, Program};
 use crate::rule::Rule;
 use crate::rule_set::RuleSet;
+use crate::structure::segments::Segments;
 
 /// The name of a lookup structure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -47,6 +54,10 @@ pub enum Structure {
     Hash,
     /// Key bits select a bucket of rules.
     Bucket,
+    /// Leading bits of the only ranged field select a few boundaries.
+    Radix,
+    /// A search tree over the boundaries of the only ranged field.
+    Tree,
     /// Bit vectors selected by groups of 4 bits of the key.
     Pipapo4,
     /// Bit vectors selected by groups of 8 bits of the key.
@@ -59,10 +70,12 @@ pub enum Structure {
 
 impl Structure {
     /// All structures, in the order in which ties between them are decided.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 9] = [
         Self::Inline,
         Self::Hash,
         Self::Bucket,
+        Self::Radix,
+        Self::Tree,
         Self::Pipapo4,
         Self::Pipapo8,
         Self::Pipapo,
@@ -76,6 +89,8 @@ impl Structure {
             Self::Inline => "inline",
             Self::Hash => "hash",
             Self::Bucket => "bucket",
+            Self::Radix => "radix",
+            Self::Tree => "tree",
             Self::Pipapo4 => "pipapo4",
             Self::Pipapo8 => "pipapo8",
             Self::Pipapo => "pipapo",
@@ -95,12 +110,12 @@ impl fmt::Display for Structure {
 pub enum ParseStructureError {
     /// The design has it, this version does not.
     #[error(
-        "structure `{0}` is not built yet; there are inline, hash, bucket, pipapo4, pipapo8, pipapo and linear"
+        "structure `{0}` is not built yet; there are inline, hash, bucket, radix, tree, pipapo4, pipapo8, pipapo and linear"
     )]
     NotBuilt(String),
     /// There is no such structure.
     #[error(
-        "there is no structure `{0}`; there are inline, hash, bucket, pipapo4, pipapo8, pipapo and linear"
+        "there is no structure `{0}`; there are inline, hash, bucket, radix, tree, pipapo4, pipapo8, pipapo and linear"
     )]
     Unknown(String),
 }
@@ -113,9 +128,7 @@ impl FromStr for Structure {
             return Ok(known);
         }
         match name {
-            "direct" | "radix" | "tree" | "peel" | "classes" => {
-                Err(ParseStructureError::NotBuilt(name.into()))
-            }
+            "direct" | "peel" | "classes" => Err(ParseStructureError::NotBuilt(name.into())),
             _ => Err(ParseStructureError::Unknown(name.into())),
         }
     }
@@ -130,6 +143,8 @@ pub(crate) struct Input<'a> {
     pub(crate) default: Option<u32>,
     pub(crate) machine: Machine,
     pub(crate) effort: Effort,
+    /// See [`segments`](Self::segments).
+    pub(crate) segments: OnceCell<Result<Segments, Refusal>>,
 }
 
 impl Input<'_> {
@@ -140,6 +155,12 @@ impl Input<'_> {
     /// The rule of a row.
     pub(crate) fn rule(&self, row: u32) -> &Rule {
         &self.rule_set.rules()[row as usize].rule
+    }
+
+    /// The rules flattened, if they differ in one field; computed once.
+    pub(crate) fn segments(&self) -> Result<&Segments, Refusal> {
+        let segments = self.segments.get_or_init(|| Segments::new(self));
+        segments.as_ref().map_err(Clone::clone)
     }
 
     /// An empty program for these rules.
@@ -184,6 +205,28 @@ pub enum Refusal {
     MixedMasks {
         /// The first field where they do not.
         field: Box<str>,
+    },
+    /// It searches one field only.
+    #[error("the rules want intervals or different values of both `{first}` and `{second}`")]
+    TwoRangedFields {
+        /// One of the fields.
+        first: Box<str>,
+        /// Another.
+        second: Box<str>,
+    },
+    /// The field's values do not lie side by side.
+    #[error("a mask of field `{field}` is not a prefix")]
+    NotAnInterval {
+        /// The field.
+        field: Box<str>,
+    },
+    /// No index spreads the boundaries.
+    #[error("{segments} segments share one of {cells} cells")]
+    Crowded {
+        /// The most that do.
+        segments: usize,
+        /// The cells of the finest index.
+        cells: usize,
     },
     /// No perfect hash function was found within the bound on tries.
     #[error("no perfect hash function was found in {tries} tries")]

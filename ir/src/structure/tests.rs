@@ -5,7 +5,8 @@ use quickcheck::{QuickCheck, TestResult};
 use super::bits::{self, Aim, COARSE, FINE, Index};
 use super::compare::Comparison;
 use super::windows::windows;
-use crate::plan::{Choice, Options, PlanError, plan};
+use crate::plan::{Choice, Options, PlanError, normalise, plan};
+use crate::program::MISS;
 use crate::{Field, KeyLayout, Match, Overlap, Refusal, Rule, RuleSet, Structure};
 
 fn ports() -> KeyLayout {
@@ -199,14 +200,57 @@ fn each_structure_refuses_what_it_cannot_hold_and_says_why() {
             field: "sport".into()
         }
     );
-    assert_eq!(
-        only(Structure::Bucket).unwrap().structure(),
-        Structure::Bucket
+    let structures = [
+        Structure::Bucket,
+        Structure::Radix,
+        Structure::Tree,
+        Structure::Linear,
+    ];
+    for structure in structures {
+        assert_eq!(only(structure).unwrap().structure(), structure);
+    }
+}
+
+#[test]
+fn searches_of_one_field_refuse_a_second_and_masks_and_crowds() {
+    let refusal = |structure, rules: &RuleSet| {
+        let options = Options {
+            structure: Choice::Only(structure),
+            ..Options::default()
+        };
+        match plan(rules, &options) {
+            Err(PlanError::Refused(refusals)) => refusals[0].1.clone(),
+            other => panic!("{structure} should refuse: {other:?}"),
+        }
+    };
+    let rule = |i: u128| Rule::new([range(10 * i, 10 * i + 4), Match::Exact(i)]);
+    let two_fields = set(ports(), (0..100).map(rule));
+    let expected = Refusal::TwoRangedFields {
+        first: "sport".into(),
+        second: "dport".into(),
+    };
+    assert_eq!(refusal(Structure::Radix, &two_fields), expected);
+    assert_eq!(refusal(Structure::Tree, &two_fields), expected);
+
+    let odd = |value| Match::Mask { value, mask: 0x101 };
+    let masks = [0, 1].map(|value| Rule::new([odd(value), Match::Any]));
+    let expected = Refusal::NotAnInterval {
+        field: "sport".into(),
+    };
+    assert_eq!(refusal(Structure::Tree, &set(ports(), masks)), expected);
+
+    // 1000 values in one cell, since another rule is far away.
+    let addresses = KeyLayout::packed([Field::ipv4_addr("daddr")]).unwrap();
+    let values = (0..500).map(|i| 2 * i + 1).chain([u128::from(u32::MAX)]);
+    let crowd = set(
+        addresses,
+        values.map(|value| Rule::new([Match::Exact(value)])),
     );
-    assert_eq!(
-        only(Structure::Linear).unwrap().structure(),
-        Structure::Linear
-    );
+    let expected = Refusal::Crowded {
+        segments: 1001,
+        cells: 1 << 13,
+    };
+    assert_eq!(refusal(Structure::Radix, &crowd), expected);
 }
 
 #[test]
@@ -244,11 +288,26 @@ fn the_rules_decide_the_structure() {
         (0..5000).map(|i| Rule::new([Match::Exact(i), Match::Exact(7 * i)])),
     );
     assert_eq!(auto(&exact), Structure::Hash);
+    let boxes = set(
+        ports(),
+        (0..5000).map(|i| Rule::new([range(10 * i, 10 * i + 4), range(i, 2 * i)])),
+    );
+    assert_eq!(auto(&boxes), Structure::Bucket);
     let ranges = set(
         ports(),
         (0..5000).map(|i| Rule::new([range(10 * i, 10 * i + 4), Match::Any])),
     );
-    assert_eq!(auto(&ranges), Structure::Bucket);
+    assert_eq!(auto(&ranges), Structure::Radix);
+    // Each interval around the one before, all of them in one corner of the addresses.
+    let addresses = KeyLayout::packed([Field::ipv4_addr("daddr")]).unwrap();
+    let around = |i: u128| Match::Range {
+        lo: 10_000 - i,
+        hi: 10_000 + i,
+    };
+    let corner = (0..5000).map(around);
+    let far = Match::Exact(u32::MAX.into());
+    let nested = corner.chain([far]).map(|found| Rule::new([found]));
+    assert_eq!(auto(&set(addresses, nested)), Structure::Tree);
 }
 
 #[test]
@@ -297,4 +356,82 @@ fn ten_thousand_repeats_are_one_rule_at_the_least_effort() {
         1,
         "repeats that stay alive fill buckets and blocks"
     );
+}
+
+fn one_byte() -> KeyLayout {
+    KeyLayout::packed([Field::inet_proto("proto")]).unwrap()
+}
+
+/// The segments of a rule set, as pairs of their last values and rows.
+fn segments_of(rules: &RuleSet) -> Vec<(u128, u32)> {
+    let input = normalise(rules, &Options::default());
+    let segments = input.segments().unwrap();
+    let rows = segments.rows().iter().copied();
+    segments.lasts().iter().copied().zip(rows).collect()
+}
+
+#[test]
+fn nested_and_overlapping_rules_are_flattened_to_what_wins() {
+    let range = |lo, hi| Rule::new([Match::Range { lo, hi }]);
+    let rules = set(one_byte(), [range(5, 9), range(0, 99), range(200, 255)]);
+    let expected = [(4, 1), (9, 0), (99, 1), (199, MISS), (255, 2)];
+    assert_eq!(segments_of(&rules), expected);
+}
+
+#[test]
+fn neighbours_with_the_same_result_are_one_segment() {
+    // The second rule begins and ends inside the first.
+    let range = |lo, hi| Rule::new([Match::Range { lo, hi }]);
+    let rules = set(one_byte(), [range(0, 199), range(100, 220)]);
+    assert_eq!(segments_of(&rules), [(199, 0), (220, 1), (255, MISS)]);
+}
+
+#[test]
+fn values_outside_the_block_of_all_rules_are_in_no_segment() {
+    let exact = |value| Rule::new([Match::Exact(value)]);
+    let rules = set(one_byte(), [exact(0x41), exact(0x46)]);
+    // 0x40..=0x47
+    let expected = [
+        (0x40, MISS),
+        (0x41, 0),
+        (0x45, MISS),
+        (0x46, 1),
+        (0x47, MISS),
+    ];
+    assert_eq!(segments_of(&rules), expected);
+}
+
+#[test]
+fn qc_a_value_is_in_the_segment_of_the_rule_that_wins() {
+    fn holds(ends: Vec<(u8, u8)>) -> TestResult {
+        if ends.is_empty() {
+            return TestResult::discard();
+        }
+        let rules = ends.iter().map(|&(a, b)| {
+            Rule::new([Match::Range {
+                lo: a.min(b).into(),
+                hi: a.max(b).into(),
+            }])
+        });
+        let rules = set(one_byte(), rules);
+        let input = normalise(&rules, &Options::default());
+        let segments = input.segments().unwrap();
+        let field = Field::inet_proto("proto");
+        let first = segments.lasts()[0] >> (8 - segments.prefix_bits());
+        let expected = |value: u128| {
+            let wins = |&row: &u32| input.rule(row).matches[0].matches(&field, value);
+            input.rows.iter().copied().find(wins).or(input.default)
+        };
+        TestResult::from_bool((0..=255).all(|value: u128| {
+            let is_outside = value >> (8 - segments.prefix_bits()) != first;
+            let segment = segments.lasts().partition_point(|&last| last < value);
+            let found = segments.rows().get(segment).filter(|_| !is_outside);
+            let found = found.copied().filter(|&row| row != MISS).or(input.default);
+            found == expected(value)
+        }))
+    }
+    QuickCheck::new()
+        .tests(2000)
+        .min_tests_passed(1000)
+        .quickcheck(holds as fn(Vec<(u8, u8)>) -> TestResult);
 }
