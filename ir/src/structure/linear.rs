@@ -24,10 +24,12 @@ impl Blocks {
     pub(crate) fn prepare(input: &Input<'_>, rows: &[u32]) -> Result<Self, Refusal> {
         let comparison = Comparison::new(input.layout(), rows.iter().map(|&row| input.rule(row)));
         let blocks = rows.len().div_ceil(input.machine.lanes.into()) as u64;
-        if blocks > u64::from(MAX_TRIPS)
-            || blocks * (4.0 * comparison.block_cost().instructions) as u64 > MAX_STEPS
-        {
-            return Err(Refusal::TooLong { max: MAX_STEPS });
+        let steps = blocks.saturating_mul((4.0 * comparison.block_cost().instructions) as u64);
+        if blocks > u64::from(MAX_TRIPS) || steps > MAX_STEPS {
+            return Err(Refusal::TooLong {
+                steps,
+                max: MAX_STEPS,
+            });
         }
         Ok(Self {
             comparison,

@@ -252,9 +252,11 @@ pub enum Refusal {
         /// The limit.
         max: usize,
     },
-    /// A loop over the rules would be longer than a program may be.
-    #[error("a lookup would take more steps than the {max} that a program may have")]
+    /// A lookup would take more steps than a program may.
+    #[error("a lookup would take {steps} steps, at most {max} are possible")]
     TooLong {
+        /// What it might take.
+        steps: u64,
         /// The limit.
         max: u64,
     },

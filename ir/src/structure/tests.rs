@@ -435,3 +435,38 @@ fn qc_a_value_is_in_the_segment_of_the_rule_that_wins() {
         .min_tests_passed(1000)
         .quickcheck(holds as fn(Vec<(u8, u8)>) -> TestResult);
 }
+
+/// Rules of two fields with few pieces in common, and one whose second field is many pieces.
+fn one_rule_of_many_pieces() -> RuleSet {
+    let layout = KeyLayout::packed([
+        Field::integer("a", 3).unwrap(),
+        Field::integer("b", 3).unwrap(),
+    ]);
+    let wide = Match::Range {
+        lo: 1,
+        hi: 0xff_fffe,
+    };
+    let rules = (0..2000).map(|i| Rule::new([wide, Match::Exact(i)]));
+    set(layout.unwrap(), rules.chain([Rule::new([wide, wide])]))
+}
+
+#[test]
+fn the_estimate_of_pipapo_counts_its_maps() {
+    let rules = one_rule_of_many_pieces();
+    let options = Options {
+        structure: Choice::Only(Structure::Pipapo4),
+        ..Options::default()
+    };
+    let plan = plan(&rules, &options).unwrap();
+    let program = plan.program().program();
+    assert!(program.scratch > 0);
+    let built: usize = program.tables.iter().map(|table| table.data.len()).sum();
+    let Ok(estimate) = &plan.decision().candidates()[0].estimate else {
+        panic!("{}", plan.decision())
+    };
+    let estimated = estimate.cost.table_bytes;
+    assert!(
+        built <= estimated + 4,
+        "{built} bytes, {estimated} estimated"
+    );
+}

@@ -98,8 +98,7 @@ fn map_table(input: &Input<'_>, stage: &Stage, next: &Stage, first: u32) -> Tabl
         pieces_of[rule] = (start.min(p), end.max(p + 1));
     });
     let bits = usize::from(BITS);
-    let numbers = |&(start, end): &(usize, usize)| (end - 1) / bits - start / bits + 1;
-    let width = pieces_of.iter().map(numbers).max().unwrap_or(1);
+    let width = next.rule_numbers;
     let row_bytes = 8 * width;
     let mut data = vec![0; row_bytes * stage.numbers() * bits];
     stage.for_each_piece(input, |p, rule, _| {

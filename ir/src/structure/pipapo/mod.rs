@@ -40,9 +40,6 @@ use crate::structure::{Cost, Input, Refusal, empty};
 use crate::verify::{MAX_SCRATCH, MAX_STEPS};
 use stage::Stage;
 
-/// Most pieces of a stage: a lookup may visit each, which takes up to a hundred steps.
-const MAX_PIECES: u64 = 1 << 23;
-
 /// How many bits the groups of a field have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum GroupBits {
@@ -52,7 +49,13 @@ pub(crate) enum GroupBits {
     BySize,
 }
 
-/// Stages, and what they will take.
+/// Each stage with the one behind it.
+fn with_next(stages: &[Stage]) -> impl Iterator<Item = (&Stage, Option<&Stage>)> {
+    let next = stages.iter().skip(1).map(Some).chain([None]);
+    stages.iter().zip(next)
+}
+
+/// Stages, the first one first; none without rules.
 pub(crate) struct Pipapo {
     stages: Vec<Stage>,
 }
@@ -63,14 +66,19 @@ impl Pipapo {
             return Ok(Self { stages: Vec::new() });
         }
         let stages = stage::stages(input, bits);
-        if stages.iter().any(|stage| stage.pieces > MAX_PIECES) {
-            return Err(Refusal::TooLong { max: MAX_STEPS });
-        }
         let scratch: usize = stages.iter().skip(1).map(Stage::numbers).sum();
         if scratch > MAX_SCRATCH as usize {
             return Err(Refusal::OverScratch {
                 bytes: 4 * scratch,
                 max: 4 * MAX_SCRATCH as usize,
+            });
+        }
+        let steps = with_next(&stages).map(|(stage, next)| stage.steps(next));
+        let steps = steps.fold(0u64, u64::saturating_add);
+        if steps > MAX_STEPS {
+            return Err(Refusal::TooLong {
+                steps,
+                max: MAX_STEPS,
             });
         }
         Ok(Self { stages })
@@ -84,16 +92,20 @@ impl Pipapo {
             lines: 1.0,
             table_bytes: 0,
         };
-        for (i, stage) in self.stages.iter().enumerate() {
-            let is_last = i + 1 == self.stages.len();
+        for (i, (stage, next)) in with_next(&self.stages).enumerate() {
             sum = sum + stage.cost(i == 0);
-            if !is_last {
-                // One piece that matches: its number again, its row of the map and the bits that it sets. Two branches that
-                // cannot be foreseen are worth about 60 instructions.
-                sum.instructions += 4.0 * stage.group_count() as f64 + 90.0;
-                sum.dependent_loads += 3.0;
-                sum.lines += 2.0;
-            }
+            let of_pieces = match next {
+                None => stage.rules_bytes(),
+                Some(next) => {
+                    // One piece that matches: its number again, its row of the map and the bits that it sets. Two branches
+                    // that cannot be foreseen are worth about 60 instructions.
+                    sum.instructions += 4.0 * stage.group_count() as f64 + 90.0;
+                    sum.dependent_loads += 3.0;
+                    sum.lines += 2.0;
+                    stage.map_bytes(next)
+                }
+            };
+            sum.table_bytes = sum.table_bytes.saturating_add(of_pieces);
         }
         sum
     }

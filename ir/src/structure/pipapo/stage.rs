@@ -69,6 +69,8 @@ pub(super) struct Stage {
     fields: Vec<FieldId>,
     /// Pieces of all rules.
     pub(super) pieces: u64,
+    /// Most numbers of a row that the pieces of one rule lie in.
+    pub(super) rule_numbers: usize,
     /// The groups in which pieces differ; at least one.
     pub(super) groups: Vec<Group>,
     /// The bits in which all pieces agree.
@@ -89,6 +91,28 @@ impl Stage {
         self.groups.len()
     }
 
+    /// Bytes of the rows of verdicts, one for each piece that a row has room for.
+    pub(super) fn rules_bytes(&self) -> usize {
+        self.numbers().saturating_mul(32 * 4)
+    }
+
+    /// Bytes of the map to `next`: a number and its bits, as often as a rule may need, for each such piece.
+    pub(super) fn map_bytes(&self, next: &Self) -> usize {
+        let bytes = self.numbers().saturating_mul(32 * 8);
+        bytes.saturating_mul(next.rule_numbers)
+    }
+
+    /// More steps than a lookup can take here, where every piece matches: for each number its loads, and for each bit what
+    /// the map to `next` sets.
+    pub(super) fn steps(&self, next: Option<&Self>) -> u64 {
+        let of_map = next.map_or(0, |next| 12 + 4 * next.rule_numbers as u64);
+        let of_number = 8 * self.groups.len() as u64 + 30;
+        of_map
+            .saturating_mul(32)
+            .saturating_add(of_number)
+            .saturating_mul(self.numbers() as u64)
+    }
+
     pub(super) fn cost(&self, is_first: bool) -> Cost {
         let groups = self.groups.len() as f64;
         let numbers = self.numbers() as f64;
@@ -105,8 +129,7 @@ impl Stage {
             instructions: groups * (share * (vectors + 5.0 * blocks) + 7.0) + 4.0 * vectors,
             dependent_loads: 0.0,
             lines: groups * (share * numbers / 16.0).max(1.0),
-            table_bytes: values.saturating_mul(4 * self.numbers())
-                + 8 * usize::try_from(self.pieces).unwrap_or(usize::MAX),
+            table_bytes: values.saturating_mul(4 * self.numbers()),
         }
     }
 
@@ -339,6 +362,7 @@ fn stage(
     Stage {
         fields: fields.iter().map(|field| field.id).collect(),
         pieces,
+        rule_numbers: rule_numbers(counts),
         groups,
         agreed: agreed.collect(),
         shape: Shape::Blocks {
@@ -346,6 +370,18 @@ fn stage(
             numbers: vectors.div_ceil(blocks) * lanes,
         },
     }
+}
+
+/// Most numbers that the pieces of one rule lie in, where the rules' pieces lie one after the other.
+fn rule_numbers(counts: &[u64]) -> usize {
+    let mut start = 0u64;
+    let mut most = 1;
+    for count in counts {
+        let end = start.saturating_add(*count);
+        most = most.max(end.saturating_sub(1) / 32 - start / 32 + 1);
+        start = end;
+    }
+    usize::try_from(most).unwrap_or(usize::MAX)
 }
 
 fn total(counts: &[u64]) -> u64 {

@@ -342,6 +342,18 @@ fn write_across_the_end_of_the_scratch() {
 }
 
 #[test]
+fn non_temporal_write_that_may_trap() {
+    let stores: [fn(&mut Asm) -> Done; 3] = [
+        |a| a.vmovntdq(ymmword_ptr(rsp), ymm0),
+        |a| a.vmovntps(ymmword_ptr(rsp), ymm0),
+        |a| a.vmovntpd(ymmword_ptr(rsp), ymm0),
+    ];
+    for store in stores {
+        includes(FaultKind::Write, &body_faults(store));
+    }
+}
+
+#[test]
 fn write_at_an_index_that_may_be_outside() {
     let found = body_faults(|a| {
         a.mov(eax, dword_ptr(rdi))?;

@@ -214,7 +214,13 @@ pub(super) fn alignment(instruction: &Instruction) -> u64 {
     let is_legacy_vector = instruction.encoding() == EncodingKind::Legacy && bytes >= 16;
     match instruction.mnemonic() {
         M::Movdqu | M::Movups | M::Movupd | M::Lddqu => 1,
-        M::Vmovdqa | M::Vmovaps | M::Vmovapd | M::Vmovntdqa => bytes,
+        M::Vmovdqa
+        | M::Vmovaps
+        | M::Vmovapd
+        | M::Vmovntdqa
+        | M::Vmovntdq
+        | M::Vmovntps
+        | M::Vmovntpd => bytes,
         _ if is_legacy_vector => bytes,
         _ => 1,
     }
