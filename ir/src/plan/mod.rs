@@ -17,6 +17,7 @@ use thiserror::Error;
 use crate::rule::Match;
 use crate::rule_set::RuleSet;
 use crate::structure::bucket::Bucket;
+use crate::structure::direct::Direct;
 use crate::structure::hash::Hash;
 use crate::structure::inline::Inline;
 use crate::structure::linear::Linear;
@@ -217,6 +218,7 @@ impl fmt::Display for Decision {
 enum Prepared {
     Inline(Inline),
     Hash(Hash),
+    Direct(Box<Direct>),
     Bucket(Box<Bucket>),
     Pipapo(Pipapo),
     Linear(Linear),
@@ -227,6 +229,7 @@ impl Prepared {
         Ok(match structure {
             Structure::Inline => Self::Inline(Inline::prepare(input)?),
             Structure::Hash => Self::Hash(Hash::prepare(input)?),
+            Structure::Direct => Self::Direct(Box::new(Direct::prepare(input)?)),
             Structure::Bucket => Self::Bucket(Box::new(Bucket::prepare(input)?)),
             Structure::Pipapo4 => Self::Pipapo(Pipapo::prepare(input, GroupBits::Four)?),
             Structure::Pipapo8 => Self::Pipapo(Pipapo::prepare(input, GroupBits::Eight)?),
@@ -239,6 +242,7 @@ impl Prepared {
         match self {
             Self::Inline(inline) => inline.cost(input),
             Self::Hash(hash) => hash.cost(input),
+            Self::Direct(direct) => direct.cost(input),
             Self::Bucket(bucket) => bucket.cost(input),
             Self::Pipapo(pipapo) => pipapo.cost(),
             Self::Linear(linear) => linear.cost(input),
@@ -249,6 +253,7 @@ impl Prepared {
         match self {
             Self::Inline(inline) => Ok(inline.build(input)),
             Self::Hash(hash) => hash.build(input),
+            Self::Direct(direct) => Ok(direct.build(input)),
             Self::Bucket(bucket) => Ok(bucket.build(input)),
             Self::Pipapo(pipapo) => Ok(pipapo.build(input)),
             Self::Linear(linear) => Ok(linear.build(input)),

@@ -4,6 +4,7 @@
 //! | --- | --- | --- |
 //! | [`inline`] | all rules compared at once, as constants behind the code | up to 63 rules |
 //! | [`hash`] | a perfect hash function finds the only candidate | rules that want the same bits, each with other values |
+//! | [`direct`] | some key bits select a row with what the few rules want that they leave | rules that few bits tell apart |
 //! | [`bucket`] | some key bits select a bucket of rules that are compared at once | everything; wide rules go to a linear rest |
 //! | [`pipapo`] | pieces of the key select rows of bits, one for each rule, which are anded | what its memory allows |
 //! | [`linear`] | blocks of rules compared one block after the other | everything |
@@ -14,11 +15,13 @@ pub(crate) mod bits;
 pub(crate) mod bucket;
 pub(crate) mod common;
 pub(crate) mod compare;
+pub(crate) mod direct;
 pub(crate) mod group;
 pub(crate) mod hash;
 pub(crate) mod inline;
 pub(crate) mod linear;
 pub(crate) mod pipapo;
+pub(crate) mod scalar;
 #[cfg(test)]
 mod tests;
 pub(crate) mod windows;
@@ -45,6 +48,8 @@ pub enum Structure {
     Inline,
     /// A perfect hash function.
     Hash,
+    /// Key bits select a row with what the few rules want that they leave.
+    Direct,
     /// Key bits select a bucket of rules.
     Bucket,
     /// Bit vectors selected by groups of 4 bits of the key.
@@ -59,9 +64,10 @@ pub enum Structure {
 
 impl Structure {
     /// All structures, in the order in which ties between them are decided.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::Inline,
         Self::Hash,
+        Self::Direct,
         Self::Bucket,
         Self::Pipapo4,
         Self::Pipapo8,
@@ -75,6 +81,7 @@ impl Structure {
         match self {
             Self::Inline => "inline",
             Self::Hash => "hash",
+            Self::Direct => "direct",
             Self::Bucket => "bucket",
             Self::Pipapo4 => "pipapo4",
             Self::Pipapo8 => "pipapo8",
@@ -95,12 +102,12 @@ impl fmt::Display for Structure {
 pub enum ParseStructureError {
     /// The design has it, this version does not.
     #[error(
-        "structure `{0}` is not built yet; there are inline, hash, bucket, pipapo4, pipapo8, pipapo and linear"
+        "structure `{0}` is not built yet; there are inline, hash, direct, bucket, pipapo4, pipapo8, pipapo and linear"
     )]
     NotBuilt(String),
     /// There is no such structure.
     #[error(
-        "there is no structure `{0}`; there are inline, hash, bucket, pipapo4, pipapo8, pipapo and linear"
+        "there is no structure `{0}`; there are inline, hash, direct, bucket, pipapo4, pipapo8, pipapo and linear"
     )]
     Unknown(String),
 }
@@ -113,7 +120,7 @@ impl FromStr for Structure {
             return Ok(known);
         }
         match name {
-            "direct" | "radix" | "tree" | "peel" | "classes" => {
+            "radix" | "tree" | "peel" | "classes" => {
                 Err(ParseStructureError::NotBuilt(name.into()))
             }
             _ => Err(ParseStructureError::Unknown(name.into())),
@@ -190,6 +197,20 @@ pub enum Refusal {
     NoHash {
         /// How many were tried.
         tries: u32,
+    },
+    /// Every index that was tried leaves a key too many rules.
+    #[error(
+        "no index was found that leaves a key at most {max} of the rules; the best, of field `{fields}`, does so for {placed} of {rules}"
+    )]
+    SharedClasses {
+        /// Most rules that may be left.
+        max: usize,
+        /// The fields of the best index.
+        fields: Box<str>,
+        /// Rules that it holds before the first that is too much.
+        placed: usize,
+        /// Rules that can win.
+        rules: usize,
     },
     /// The tables would be larger than the budget.
     #[error("its tables need {bytes} bytes, the budget is {budget}")]
