@@ -16,8 +16,8 @@
 //! only the bits that all rules share are compared. A set of ports alone is a table of row numbers. An index of other bits,
 //! chosen as for [`bucket`](crate::structure::bucket), is tried where no field is enough; it only filters.
 //!
-//! Cost: one dependent load (none without `classes`), a line of each table, and 5 instructions for the index, 3 for a row
-//! and for a class, 3 or 4 for each eight bytes of the key, 6 for each range.
+//! Cost: one dependent load (none without `classes`), a line of each table, and 3 to 5 instructions for the index, 3 for a row,
+//! 2 for a class, 3 or 4 for each eight bytes of the key, 6 for each range, 4 for the result.
 //!
 //! Source: tables indexed by field values are those of HiCuts' flattened leaves and of direct-lookup route tables (Gupta, Lin
 //! and McKeown, 1998), which verify nothing; a row that verifies all fields at once is ours.
@@ -41,8 +41,8 @@ const MAX_INDEX_BITS: usize = 16;
 const MAX_CLASS_RULES: usize = 4;
 /// Most columns of a table.
 const MAX_COLUMNS: usize = 256;
-/// Cells for each rule up to which an index of one field is not worth a search for a smaller one.
-const MAX_CELLS_PER_RULE: usize = 4;
+/// Cells for each rule up to which an index is not worth a search for a smaller one.
+const DENSE_CELLS_PER_RULE: usize = 4;
 /// Depths of a chosen index that are tried.
 const DEPTHS: usize = 6;
 /// No rule, in a list of rules.
@@ -71,10 +71,10 @@ impl Direct {
             best: None,
             most_placed: (0, String::new()),
         };
-        search.single_fields();
+        search.differing_bits();
         let is_dense = search.best.as_ref().is_some_and(|(_, direct)| {
             direct.class_rules == 1
-                && direct.cells.len() <= MAX_CELLS_PER_RULE * input.rows.len().max(1)
+                && direct.cells.len() <= DENSE_CELLS_PER_RULE * input.rows.len().max(1)
         });
         if !is_dense {
             search.chosen_bits();
@@ -113,7 +113,12 @@ impl Direct {
         let mut direct = Self {
             index,
             cells,
-            class_rules: classes.iter().map(|rules| rules.len()).max().unwrap_or(0).max(1),
+            class_rules: classes
+                .iter()
+                .map(|rules| rules.len())
+                .max()
+                .unwrap_or(0)
+                .max(1),
             classes,
             comparison: ScalarComparison::new(input.layout(), &rules),
             rules,
@@ -132,9 +137,13 @@ impl Direct {
         } else {
             self.classes.len()
         };
+        // The table; the address of a row that is too large to be scaled; for each rule its row number; the smallest of all.
+        let address = if row_bytes <= 8 { 1.0 } else { 3.0 };
+        let count = self.class_rules as f64;
         let found = Cost {
-            // The address; for each rule its row number; the smallest one.
-            instructions: 3.0 + self.class_rules as f64 * (self.comparison.instructions() + 3.0),
+            instructions: address
+                + count * (self.comparison.instructions() + 1.0)
+                + 2.0 * (count - 1.0),
             dependent_loads: 0.0,
             lines: (f64::from(row_bytes) / 64.0).max(1.0),
             table_bytes: rows * row_bytes as usize,
@@ -291,8 +300,10 @@ struct Search<'a> {
 }
 
 impl Search<'_> {
-    /// Tries the bits in which rules differ in one field; the first and the last of them where they are too many.
-    fn single_fields(&mut self) {
+    /// Tries the bits in which rules differ: those of each field, the first and the last of them where they are too many, and
+    /// those of all fields together.
+    fn differing_bits(&mut self) {
+        let mut all: Vec<Bit> = Vec::new();
         for id in self.input.layout().field_ids() {
             let (differing, shared) = reduce(self.input, id);
             let surplus = differing.len().saturating_sub(MAX_INDEX_BITS);
@@ -302,6 +313,10 @@ impl Search<'_> {
                 self.consider(&differing[surplus..], None);
                 self.consider(&differing[..MAX_INDEX_BITS], None);
             }
+            all.extend(differing);
+        }
+        if all.len() <= MAX_INDEX_BITS {
+            self.consider(&all, None);
         }
     }
 
@@ -404,7 +419,10 @@ fn reduce(input: &Input<'_>, id: FieldId) -> (Vec<Bit>, Match) {
         value: first.unwrap_or(0) & shared,
         mask: shared,
     };
-    (bits.map(|bit| start + bit).collect(), shared.canonical(field))
+    (
+        bits.map(|bit| start + bit).collect(),
+        shared.canonical(field),
+    )
 }
 
 /// The rules that each value of an index leaves.

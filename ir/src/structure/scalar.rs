@@ -251,11 +251,7 @@ impl ScalarComparison {
             let mut borrow: Option<ValueId> = None;
             for (word, ends) in words.iter().zip(&ends).rev() {
                 let x = b.load_key(word.offset, word.bytes, word.order);
-                let (from, what) = if end == 0 {
-                    (x, ends[0])
-                } else {
-                    (ends[1], x)
-                };
+                let (from, what) = if end == 0 { (x, ends[0]) } else { (ends[1], x) };
                 let mut difference = b.binary(BinaryOp::Sub, from, what);
                 if let Some(borrow) = borrow {
                     difference = b.binary(BinaryOp::Sub, difference, borrow);
