@@ -23,6 +23,7 @@
 //! and McKeown, 1998), which verify nothing; a row that verifies all fields at once is ours.
 
 use std::collections::HashMap;
+use std::rc::Rc;
 
 use crate::builder::ProgramBuilder;
 use crate::entity::{FieldId, ValueId};
@@ -41,7 +42,9 @@ const MAX_INDEX_BITS: usize = 16;
 const MAX_CLASS_RULES: usize = 4;
 /// Most columns of a table.
 const MAX_COLUMNS: usize = 256;
-/// Cells for each rule up to which an index is not worth a search for a smaller one.
+/// Most bits of an index that decides no field, above the logarithm of the number of rules.
+const SPARE_INDEX_BITS: usize = 4;
+/// Cells for each rule up to which a row for each is no waste, and a search for a smaller index not worth it.
 const DENSE_CELLS_PER_RULE: usize = 4;
 /// Depths of a chosen index that are tried.
 const DEPTHS: usize = 6;
@@ -57,11 +60,34 @@ pub(crate) struct Direct {
     classes: Vec<Box<[u32]>>,
     /// Most rules of a class.
     class_rules: usize,
-    comparison: ScalarComparison,
-    /// What is compared of each rule.
-    rules: Vec<Rule>,
+    compared: Rc<Compared>,
     /// Whether the index is the number of the row, without `classes` between.
     is_flat: bool,
+}
+
+/// What is compared of the rules.
+struct Compared {
+    comparison: ScalarComparison,
+    /// By position in `Input::rows`.
+    rules: Vec<Rule>,
+}
+
+impl Compared {
+    /// All rules; of the field that an index decides only what they share.
+    fn new(input: &Input<'_>, decided: Option<(FieldId, Match)>) -> Self {
+        let compared = |&row: &u32| {
+            let mut rule = input.rule(row).clone();
+            if let Some((id, shared)) = decided {
+                rule.matches[id.index()] = shared;
+            }
+            rule
+        };
+        let rules: Vec<Rule> = input.rows.iter().map(compared).collect();
+        Self {
+            comparison: ScalarComparison::new(input.layout(), &rules),
+            rules,
+        }
+    }
 }
 
 impl Direct {
@@ -69,6 +95,7 @@ impl Direct {
         let mut search = Search {
             input,
             best: None,
+            undecided: None,
             most_placed: (0, String::new()),
         };
         search.differing_bits();
@@ -92,24 +119,13 @@ impl Direct {
     }
 
     /// `None` where a row would have too many columns.
-    fn new(input: &Input<'_>, painted: Painted, decided: Option<(FieldId, Match)>) -> Option<Self> {
+    fn new(input: &Input<'_>, painted: Painted, compared: Rc<Compared>) -> Option<Self> {
         let Painted { index, slots } = painted;
         let lists = slots.chunks(MAX_CLASS_RULES).map(|list| {
             let len = list.iter().position(|&rule| rule == NONE);
             &list[..len.unwrap_or(MAX_CLASS_RULES)]
         });
         let (cells, classes) = classes(lists);
-        let rules: Vec<Rule> = input
-            .rows
-            .iter()
-            .map(|&row| {
-                let mut rule = input.rule(row).clone();
-                if let Some((id, shared)) = decided {
-                    rule.matches[id.index()] = shared;
-                }
-                rule
-            })
-            .collect();
         let mut direct = Self {
             index,
             cells,
@@ -120,13 +136,14 @@ impl Direct {
                 .unwrap_or(0)
                 .max(1),
             classes,
-            comparison: ScalarComparison::new(input.layout(), &rules),
-            rules,
+            compared,
             is_flat: true,
         };
         let flat = input.machine.nanoseconds(&direct.cost(input));
         direct.is_flat = false;
-        direct.is_flat = flat <= input.machine.nanoseconds(&direct.cost(input));
+        // A table of mostly equal rows would be paid for by all other users of the caches.
+        direct.is_flat = direct.cells.len() <= DENSE_CELLS_PER_RULE * input.rows.len()
+            && flat <= input.machine.nanoseconds(&direct.cost(input));
         (direct.columns().0.len() <= MAX_COLUMNS).then_some(direct)
     }
 
@@ -142,7 +159,7 @@ impl Direct {
         let count = self.class_rules as f64;
         let found = Cost {
             instructions: address
-                + count * (self.comparison.instructions() + 1.0)
+                + count * (self.compared.comparison.instructions() + 1.0)
                 + 2.0 * (count - 1.0),
             dependent_loads: 0.0,
             lines: (f64::from(row_bytes) / 64.0).max(1.0),
@@ -162,7 +179,7 @@ impl Direct {
     }
 
     pub(crate) fn build(&self, input: &Input<'_>) -> Program {
-        if self.rules.is_empty() {
+        if input.rows.is_empty() {
             return empty(input);
         }
         let mut b = input.program();
@@ -180,11 +197,11 @@ impl Direct {
 
     /// Emits the tests of the rules of a row; yields the number of the strongest that matches, or `MISS`.
     fn emit(&self, b: &mut ProgramBuilder, row: ValueId) -> ValueId {
-        let width = self.comparison.columns().len();
+        let width = self.compared.comparison.columns().len();
         let mut found: Option<ValueId> = None;
         for rule in 0..self.class_rules {
             let first = rule * (width + 1);
-            let own = self.comparison.emit(b, row, first as u8);
+            let own = self.compared.comparison.emit(b, row, first as u8);
             found = Some(found.map_or(own, |found| b.binary(BinaryOp::Min, found, own)));
         }
         found.unwrap_or_else(|| b.constant(MISS.into()))
@@ -192,7 +209,7 @@ impl Direct {
 
     /// The columns of a row, rule after rule, the row number last; and the bytes of a row.
     fn columns(&self) -> (Vec<Column>, u32) {
-        let of_rule = self.comparison.columns();
+        let of_rule = self.compared.comparison.columns();
         let mut columns: Vec<Column> = Vec::new();
         for _ in 0..self.class_rules {
             columns.extend(of_rule.iter().map(|(name, bytes)| Column {
@@ -233,7 +250,10 @@ impl Direct {
     fn rows(&self, input: &Input<'_>) -> Table {
         let (columns, row_bytes) = self.columns();
         let numbers_of = |rule: u32| {
-            let numbers = self.comparison.numbers(&self.rules[rule as usize]);
+            let numbers = self
+                .compared
+                .comparison
+                .numbers(&self.compared.rules[rule as usize]);
             numbers.map(|numbers| (numbers, input.rows[rule as usize]))
         };
         let mut data = Vec::new();
@@ -295,27 +315,34 @@ fn classes<'a>(lists: impl Iterator<Item = &'a [u32]>) -> (Vec<u32>, Vec<Box<[u3
 struct Search<'a> {
     input: &'a Input<'a>,
     best: Option<(f64, Direct)>,
+    /// What is compared where the index decides no field.
+    undecided: Option<Rc<Compared>>,
     /// Most rules that an index that failed held, and its fields.
     most_placed: (usize, String),
 }
 
 impl Search<'_> {
+    /// Most bits of an index that decides no field.
+    fn max_bits(&self) -> usize {
+        let enough = self.input.rows.len().max(1).ilog2() as usize + SPARE_INDEX_BITS;
+        enough.min(MAX_INDEX_BITS)
+    }
+
     /// Tries the bits in which rules differ: those of each field, the first and the last of them where they are too many, and
     /// those of all fields together.
     fn differing_bits(&mut self) {
         let mut all: Vec<Bit> = Vec::new();
         for id in self.input.layout().field_ids() {
             let (differing, shared) = reduce(self.input, id);
-            let surplus = differing.len().saturating_sub(MAX_INDEX_BITS);
-            if surplus == 0 {
+            if differing.len() <= MAX_INDEX_BITS {
                 self.consider(&differing, Some((id, shared)));
             } else {
-                self.consider(&differing[surplus..], None);
-                self.consider(&differing[..MAX_INDEX_BITS], None);
+                self.consider(&differing[differing.len() - self.max_bits()..], None);
+                self.consider(&differing[..self.max_bits()], None);
             }
             all.extend(differing);
         }
-        if all.len() <= MAX_INDEX_BITS {
+        if all.len() <= self.max_bits() {
             self.consider(&all, None);
         }
     }
@@ -337,7 +364,7 @@ impl Search<'_> {
             bits::pieces(layout, self.input.rule(row), COARSE, &mut pieces);
         }
         let aim = Aim {
-            max_bits: MAX_INDEX_BITS,
+            max_bits: self.max_bits(),
             capacity: 1.0,
             // No rule may be given up.
             max_wild: MAX_INDEX_BITS as u32,
@@ -354,7 +381,14 @@ impl Search<'_> {
         let fields = fields_of(layout, bits);
         match Painted::new(self.input, Index::new(layout, bits), &fields) {
             Ok(painted) => {
-                if let Some(direct) = Direct::new(self.input, painted, decided) {
+                let compared = match decided {
+                    Some(_) => Rc::new(Compared::new(self.input, decided)),
+                    None => {
+                        let new = || Rc::new(Compared::new(self.input, None));
+                        self.undecided.get_or_insert_with(new).clone()
+                    }
+                };
+                if let Some(direct) = Direct::new(self.input, painted, compared) {
                     let cost = self.input.machine.nanoseconds(&direct.cost(self.input));
                     if self.best.as_ref().is_none_or(|(least, _)| cost < *least) {
                         self.best = Some((cost, direct));
