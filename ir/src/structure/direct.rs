@@ -46,6 +46,8 @@ const MAX_COLUMNS: usize = 256;
 const SPARE_INDEX_BITS: usize = 4;
 /// Cells for each rule up to which a row for each is no waste, and a search for a smaller index not worth it.
 const DENSE_CELLS_PER_RULE: usize = 4;
+/// Bytes of a table that no cache misses.
+const SMALL_TABLE: usize = 4 << 10;
 /// Depths of a chosen index that are tried.
 const DEPTHS: usize = 6;
 /// No rule, in a list of rules.
@@ -139,11 +141,14 @@ impl Direct {
             compared,
             is_flat: true,
         };
-        let flat = input.machine.nanoseconds(&direct.cost(input));
+        let flat = direct.cost(input);
         direct.is_flat = false;
-        // A table of mostly equal rows would be paid for by all other users of the caches.
-        direct.is_flat = direct.cells.len() <= DENSE_CELLS_PER_RULE * input.rows.len()
-            && flat <= input.machine.nanoseconds(&direct.cost(input));
+        let shared = direct.cost(input);
+        // A large table of mostly equal rows would be paid for by all other users of the caches.
+        let is_waste = flat.table_bytes > SMALL_TABLE
+            && direct.cells.len() > DENSE_CELLS_PER_RULE * input.rows.len();
+        direct.is_flat =
+            !is_waste && input.machine.nanoseconds(&flat) <= input.machine.nanoseconds(&shared);
         (direct.columns().0.len() <= MAX_COLUMNS).then_some(direct)
     }
 
