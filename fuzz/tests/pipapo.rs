@@ -78,8 +78,7 @@ fn ten_thousand_pairs_of_ipv6_addresses_and_services() {
     let expected: Vec<Option<RuleId>> = keys
         .iter()
         .map(|key| {
-            let matches =
-                |element: &[Match; 4]| (0..4).all(|f| element[f].matches(&fields[f], key[f]));
+            let matches = |element: &[Match; 4]| (0..4).all(|f| element[f].matches(&fields[f], key[f]));
             let first = elements.iter().position(matches)?;
             Some(RuleId::new(first as u32))
         })
@@ -133,25 +132,14 @@ fn groups_change_their_size_where_those_of_linux_do_while_elements_come_and_go()
             let spread = u128::from(i).wrapping_mul(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835);
             spread & field.max()
         };
-        for (count, bits) in [
-            (most, 8),
-            (most + 1, 4),
-            (most + 2, 4),
-            (most + 1, 4),
-            (most, 8),
-        ] {
+        for (count, bits) in [(most, 8), (most + 1, 4), (most + 2, 4), (most + 1, 4), (most, 8)] {
             let rules = (0..count)
                 .fold(RuleSet::builder(layout.clone()), |builder, i| {
                     builder.rule(Rule::new([Match::Exact(value(i))]))
                 })
                 .build()
                 .unwrap();
-            assert_eq!(
-                group_bits(&rules),
-                bits,
-                "{count} elements of {}",
-                field.kind()
-            );
+            assert_eq!(group_bits(&rules), bits, "{count} elements of {}", field.kind());
             // Those that come and go are asked for, and some that are there all the time.
             let asked: Vec<u64> = (most - 50..most + 5).chain(0..50).collect();
             let keys: Vec<Vec<u8>> = asked.iter().map(|&i| layout.encode(&[value(i)])).collect();
