@@ -18,6 +18,7 @@ use thiserror::Error;
 use crate::rule::Match;
 use crate::rule_set::RuleSet;
 use crate::structure::bucket::Bucket;
+use crate::structure::direct::Direct;
 use crate::structure::hash::Hash;
 use crate::structure::inline::Inline;
 use crate::structure::linear::Linear;
@@ -220,6 +221,7 @@ impl fmt::Display for Decision {
 enum Prepared {
     Inline(Inline),
     Hash(Hash),
+    Direct(Box<Direct>),
     Bucket(Box<Bucket>),
     Radix(Radix),
     Tree(Tree),
@@ -232,6 +234,7 @@ impl Prepared {
         Ok(match structure {
             Structure::Inline => Self::Inline(Inline::prepare(input)?),
             Structure::Hash => Self::Hash(Hash::prepare(input)?),
+            Structure::Direct => Self::Direct(Box::new(Direct::prepare(input)?)),
             Structure::Bucket => Self::Bucket(Box::new(Bucket::prepare(input)?)),
             Structure::Radix => Self::Radix(Radix::prepare(input)?),
             Structure::Tree => Self::Tree(Tree::prepare(input)?),
@@ -246,6 +249,7 @@ impl Prepared {
         match self {
             Self::Inline(inline) => inline.cost(input),
             Self::Hash(hash) => hash.cost(input),
+            Self::Direct(direct) => direct.cost(input),
             Self::Bucket(bucket) => bucket.cost(input),
             Self::Radix(radix) => radix.cost(),
             Self::Tree(tree) => tree.cost(),
@@ -258,6 +262,7 @@ impl Prepared {
         match self {
             Self::Inline(inline) => Ok(inline.build(input)),
             Self::Hash(hash) => hash.build(input),
+            Self::Direct(direct) => Ok(direct.build(input)),
             Self::Bucket(bucket) => Ok(bucket.build(input)),
             Self::Radix(radix) => radix.build(input),
             Self::Tree(tree) => tree.build(input),

@@ -37,6 +37,11 @@ pub(crate) struct Fineness {
 pub(crate) const COARSE: Fineness = Fineness { field: 2, rule: 4 };
 /// Many pieces, so that a rule goes to few cells that it does not match in.
 pub(crate) const FINE: Fineness = Fineness { field: 8, rule: 16 };
+/// All pieces of an interval over 16 bits.
+pub(crate) const EXACT: Fineness = Fineness {
+    field: 32,
+    rule: 64,
+};
 
 /// Bits that are looked at: those that tell most rules apart.
 const MAX_CANDIDATES: usize = 64;

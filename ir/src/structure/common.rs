@@ -61,4 +61,9 @@ impl Common {
             Some(differing.map_or(bits, |before| b.binary(BinaryOp::Or, before, bits)))
         })
     }
+
+    /// Machine instructions: a load, its comparison, and joining it to those before.
+    pub(crate) fn instructions(&self) -> f64 {
+        3.0 * windows(self.care.iter().copied()).count() as f64
+    }
 }

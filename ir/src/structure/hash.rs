@@ -210,8 +210,9 @@ impl Hash {
         let (pilot_bits, slot_bits) = self.bits();
         let row_bytes = self.row_bytes();
         Cost {
-            // A load, mask, multiplication and sum a number, and its comparison; about ten for addresses and the result.
-            instructions: 7.0 * self.numbers.len() as f64 + 10.0,
+            // A load, mask, multiplication and sum a number, and its comparison; 13 for two addresses, the second
+            // multiplication and the result; the comparison of what all rules share.
+            instructions: 7.0 * self.numbers.len() as f64 + 13.0 + self.common.instructions(),
             // The slot, after the pilot.
             dependent_loads: 1.0,
             lines: 1.0 + (row_bytes as f64 / 64.0).ceil(),

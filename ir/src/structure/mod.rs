@@ -4,6 +4,7 @@
 //! | --- | --- | --- |
 //! | [`inline`] | all rules compared at once, as constants behind the code | up to 63 rules |
 //! | [`hash`] | a perfect hash function finds the only candidate | rules that want the same bits, each with other values |
+//! | [`direct`] | some key bits select a row with what the few rules want that they leave | rules that few bits tell apart |
 //! | [`bucket`] | some key bits select a bucket of rules that are compared at once | everything; wide rules go to a linear rest |
 //! | [`radix`] | leading bits select a few boundaries that are compared at once | rules that differ in one field, where they spread |
 //! | [`tree`] | a search tree whose nodes are compared at once | rules that differ in one field |
@@ -16,12 +17,14 @@ pub(crate) mod bits;
 pub(crate) mod bucket;
 pub(crate) mod common;
 pub(crate) mod compare;
+pub(crate) mod direct;
 pub(crate) mod group;
 pub(crate) mod hash;
 pub(crate) mod inline;
 pub(crate) mod linear;
 pub(crate) mod pipapo;
 pub(crate) mod radix;
+pub(crate) mod scalar;
 pub(crate) mod segments;
 #[cfg(test)]
 mod tests;
@@ -52,6 +55,8 @@ pub enum Structure {
     Inline,
     /// A perfect hash function.
     Hash,
+    /// Key bits select a row with what the few rules want that they leave.
+    Direct,
     /// Key bits select a bucket of rules.
     Bucket,
     /// Leading bits of the only ranged field select a few boundaries.
@@ -70,9 +75,10 @@ pub enum Structure {
 
 impl Structure {
     /// All structures, in the order in which ties between them are decided.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Inline,
         Self::Hash,
+        Self::Direct,
         Self::Bucket,
         Self::Radix,
         Self::Tree,
@@ -88,6 +94,7 @@ impl Structure {
         match self {
             Self::Inline => "inline",
             Self::Hash => "hash",
+            Self::Direct => "direct",
             Self::Bucket => "bucket",
             Self::Radix => "radix",
             Self::Tree => "tree",
@@ -110,12 +117,12 @@ impl fmt::Display for Structure {
 pub enum ParseStructureError {
     /// The design has it, this version does not.
     #[error(
-        "structure `{0}` is not built yet; there are inline, hash, bucket, radix, tree, pipapo4, pipapo8, pipapo and linear"
+        "structure `{0}` is not built yet; there are inline, hash, direct, bucket, radix, tree, pipapo4, pipapo8, pipapo and linear"
     )]
     NotBuilt(String),
     /// There is no such structure.
     #[error(
-        "there is no structure `{0}`; there are inline, hash, bucket, radix, tree, pipapo4, pipapo8, pipapo and linear"
+        "there is no structure `{0}`; there are inline, hash, direct, bucket, radix, tree, pipapo4, pipapo8, pipapo and linear"
     )]
     Unknown(String),
 }
@@ -128,7 +135,7 @@ impl FromStr for Structure {
             return Ok(known);
         }
         match name {
-            "direct" | "peel" | "classes" => Err(ParseStructureError::NotBuilt(name.into())),
+            "peel" | "classes" => Err(ParseStructureError::NotBuilt(name.into())),
             _ => Err(ParseStructureError::Unknown(name.into())),
         }
     }
@@ -233,6 +240,20 @@ pub enum Refusal {
     NoHash {
         /// How many were tried.
         tries: u32,
+    },
+    /// Every index that was tried leaves a key too many rules.
+    #[error(
+        "no index was found that leaves a key at most {max} of the rules; the best, of field `{fields}`, does so for {placed} of {rules}"
+    )]
+    SharedClasses {
+        /// Most rules that may be left.
+        max: usize,
+        /// The fields of the best index.
+        fields: Box<str>,
+        /// Rules that it holds before the first that is too much.
+        placed: usize,
+        /// Rules that can win.
+        rules: usize,
     },
     /// The tables would be larger than the budget.
     #[error("its tables need {bytes} bytes, the budget is {budget}")]

@@ -254,6 +254,47 @@ fn searches_of_one_field_refuse_a_second_and_masks_and_crowds() {
 }
 
 #[test]
+fn direct_names_the_field_that_leaves_too_many_rules() {
+    let nested = set(
+        ports(),
+        (0..5).map(|i| Rule::new([range(490 - i, 510 + i), Match::Any])),
+    );
+    let options = Options {
+        structure: Choice::Only(Structure::Direct),
+        ..Options::default()
+    };
+    let Err(PlanError::Refused(refusals)) = plan(&nested, &options) else {
+        panic!("five rules match port 500")
+    };
+    assert_eq!(
+        refusals[0].1,
+        Refusal::SharedClasses {
+            max: 4,
+            fields: "sport".into(),
+            placed: 4,
+            rules: 5
+        }
+    );
+}
+
+#[test]
+fn direct_compares_nothing_of_a_field_whose_differing_bits_are_the_index() {
+    let rules = set(
+        ports(),
+        (0..5000).map(|i| Rule::new([range(10 * i, 10 * i + 4), Match::Exact(80)])),
+    );
+    let options = Options {
+        structure: Choice::Only(Structure::Direct),
+        ..Options::default()
+    };
+    let plan = plan(&rules, &options).unwrap();
+    let rows = &plan.program().program().tables[0];
+    // `sport` is decided, and all want the same `dport`.
+    let names: Vec<&str> = rows.columns.iter().map(|column| &*column.name).collect();
+    assert_eq!(names, ["row"]);
+}
+
+#[test]
 fn tables_over_the_budget_are_refused_with_the_figures() {
     let rules = set(
         ports(),
@@ -278,26 +319,33 @@ fn tables_over_the_budget_are_refused_with_the_figures() {
 #[test]
 fn the_rules_decide_the_structure() {
     let auto = |rules: &RuleSet| plan(rules, &Options::default()).unwrap().structure();
-    let few = set(
+    // All match port 500, so that no index tells them apart.
+    let nested = set(
         ports(),
-        (0..8).map(|i| Rule::new([range(10 * i, 10 * i + 4), Match::Any])),
+        (0..8).map(|i| Rule::new([range(490 - i, 510 + i), Match::Any])),
     );
-    assert_eq!(auto(&few), Structure::Inline);
-    let exact = set(
-        ports(),
-        (0..5000).map(|i| Rule::new([Match::Exact(i), Match::Exact(7 * i)])),
-    );
-    assert_eq!(auto(&exact), Structure::Hash);
-    let boxes = set(
-        ports(),
-        (0..5000).map(|i| Rule::new([range(10 * i, 10 * i + 4), range(i, 2 * i)])),
-    );
-    assert_eq!(auto(&boxes), Structure::Bucket);
+    assert_eq!(auto(&nested), Structure::Inline);
     let ranges = set(
         ports(),
         (0..5000).map(|i| Rule::new([range(10 * i, 10 * i + 4), Match::Any])),
     );
-    assert_eq!(auto(&ranges), Structure::Radix);
+    assert_eq!(auto(&ranges), Structure::Direct);
+    // Each value of a field has more rules than `direct` compares.
+    let grid = |i: u128| (641 * (i % 97), 1201 * (i / 97));
+    let exact = set(
+        ports(),
+        (0..5000)
+            .map(grid)
+            .map(|(x, y)| Rule::new([Match::Exact(x), Match::Exact(y)])),
+    );
+    assert_eq!(auto(&exact), Structure::Hash);
+    let boxes = set(
+        ports(),
+        (0..5000)
+            .map(grid)
+            .map(|(x, y)| Rule::new([range(x, x + 4), range(y, y + 4)])),
+    );
+    assert_eq!(auto(&boxes), Structure::Bucket);
     // Each interval around the one before, all of them in one corner of the addresses.
     let addresses = KeyLayout::packed([Field::ipv4_addr("daddr")]).unwrap();
     let around = |i: u128| Match::Range {
@@ -306,8 +354,8 @@ fn the_rules_decide_the_structure() {
     };
     let corner = (0..5000).map(around);
     let far = Match::Exact(u32::MAX.into());
-    let nested = corner.chain([far]).map(|found| Rule::new([found]));
-    assert_eq!(auto(&set(addresses, nested)), Structure::Tree);
+    let corner = corner.chain([far]).map(|found| Rule::new([found]));
+    assert_eq!(auto(&set(addresses, corner)), Structure::Tree);
 }
 
 #[test]

@@ -34,7 +34,7 @@ impl Window {
     }
 
     /// The largest number that the load can yield.
-    fn max(&self) -> u64 {
+    pub(crate) fn max(&self) -> u64 {
         u64::MAX >> (64 - 8 * u32::from(self.bytes))
     }
 }

@@ -158,7 +158,7 @@ struct Compiler {
     #[arg(long, value_name = "ENGINE")]
     engine: Option<String>,
 
-    /// auto (the planner chooses, the default), inline, hash, bucket, radix, tree, pipapo4, pipapo8, pipapo or linear
+    /// auto (the planner chooses, the default), inline, hash, direct, bucket, radix, tree, pipapo4, pipapo8, pipapo or linear
     #[arg(long, value_name = "STRUCTURE")]
     structure: Option<String>,
 

@@ -1,0 +1,514 @@
+//! `direct`: the bits in which rules differ select a class with at most a few rules, whose row says what they want.
+//!
+//! ```text
+//! index  = pext(key, bits)                  at most 16 bits, of one field if that is enough
+//! class  = classes[index]                   left out where nearly every value of the index has a class of its own
+//! row    | bits | lo, len | row number |    what the only rule of the class wants; the same again for a second one
+//! result = row number where the key is as the row says, else MISS
+//! ```
+//!
+//! There are no lanes: what a rule wants of all fields is tested by few scalar instructions on up to eight bytes of the key
+//! each, see [`scalar`](crate::structure::scalar). An example of two fields, with `10.0.0.6-10.0.0.7 . 3-4` and
+//! `10.0.0.8-10.0.0.9 . 5-6`: addresses differ in bits 1 to 3, so these are the index. Its values 011 and 100 are the classes
+//! of the two rules, the others have none. 10.0.0.8 . 7 selects the second row, and 7 - 5 <= 1 does not hold: a miss.
+//!
+//! An index that holds all bits in which rules differ in a field *decides* the field: the rules of a class match there, and
+//! only the bits that all rules share are compared. A set of ports alone is a table of row numbers. An index of other bits,
+//! chosen as for [`bucket`](crate::structure::bucket), is tried where no field is enough; it only filters.
+//!
+//! Cost: one dependent load (none without `classes`), a line of each table, and 3 to 5 instructions for the index, 3 for a row,
+//! 2 for a class, 3 or 4 for each eight bytes of the key, 6 for each range, 4 for the result.
+//!
+//! Source: tables indexed by field values are those of HiCuts' flattened leaves and of direct-lookup route tables (Gupta, Lin
+//! and McKeown, 1998), which verify nothing; a row that verifies all fields at once is ours.
+
+use std::collections::HashMap;
+use std::rc::Rc;
+
+use crate::builder::ProgramBuilder;
+use crate::entity::{FieldId, ValueId};
+use crate::key::KeyLayout;
+use crate::plan::{Effort, Pext};
+use crate::program::{BinaryOp, Column, MISS, Program, Table};
+use crate::rule::{Match, Rule, prefix_mask};
+use crate::structure::bits::{self, Aim, Bit, COARSE, EXACT, Index, Piece};
+use crate::structure::scalar::ScalarComparison;
+use crate::structure::{Cost, Input, Refusal, empty};
+use crate::table::flat;
+
+/// Most bits of an index: a class is found in at most 128 KiB.
+const MAX_INDEX_BITS: usize = 16;
+/// Most rules of a class; `bucket` compares more of them as quickly.
+const MAX_CLASS_RULES: usize = 4;
+/// Most columns of a table.
+const MAX_COLUMNS: usize = 256;
+/// Most bits of an index that decides no field, above the logarithm of the number of rules.
+const SPARE_INDEX_BITS: usize = 4;
+/// Cells for each rule up to which a row for each is no waste, and a search for a smaller index not worth it.
+const DENSE_CELLS_PER_RULE: usize = 4;
+/// Bytes of a table that no cache misses.
+const SMALL_TABLE: usize = 4 << 10;
+/// Depths of a chosen index that are tried.
+const DEPTHS: usize = 6;
+/// No rule, in a list of rules.
+const NONE: u32 = u32::MAX;
+
+/// An index, the rules of its classes, and what is compared of them.
+pub(crate) struct Direct {
+    index: Index,
+    /// The class of each value of the index.
+    cells: Vec<u32>,
+    /// The rules of each class, the strongest first; positions in `Input::rows`.
+    classes: Vec<Box<[u32]>>,
+    /// Most rules of a class.
+    class_rules: usize,
+    compared: Rc<Compared>,
+    /// Whether the index is the number of the row, without `classes` between.
+    is_flat: bool,
+}
+
+/// What is compared of the rules.
+struct Compared {
+    comparison: ScalarComparison,
+    /// By position in `Input::rows`.
+    rules: Vec<Rule>,
+}
+
+impl Compared {
+    /// All rules; of the field that an index decides only what they share.
+    fn new(input: &Input<'_>, decided: Option<(FieldId, Match)>) -> Self {
+        let compared = |&row: &u32| {
+            let mut rule = input.rule(row).clone();
+            if let Some((id, shared)) = decided {
+                rule.matches[id.index()] = shared;
+            }
+            rule
+        };
+        let rules: Vec<Rule> = input.rows.iter().map(compared).collect();
+        Self {
+            comparison: ScalarComparison::new(input.layout(), &rules),
+            rules,
+        }
+    }
+}
+
+impl Direct {
+    pub(crate) fn prepare(input: &Input<'_>) -> Result<Self, Refusal> {
+        let mut search = Search {
+            input,
+            best: None,
+            undecided: None,
+            most_placed: (0, String::new()),
+        };
+        search.differing_bits();
+        let is_dense = search.best.as_ref().is_some_and(|(_, direct)| {
+            direct.class_rules == 1
+                && direct.cells.len() <= DENSE_CELLS_PER_RULE * input.rows.len().max(1)
+        });
+        if !is_dense {
+            search.chosen_bits();
+        }
+        let (placed, fields) = search.most_placed;
+        match search.best {
+            Some((_, direct)) => Ok(direct),
+            None => Err(Refusal::SharedClasses {
+                max: MAX_CLASS_RULES,
+                fields: fields.into(),
+                placed,
+                rules: input.rows.len(),
+            }),
+        }
+    }
+
+    /// `None` where a row would have too many columns.
+    fn new(input: &Input<'_>, painted: Painted, compared: Rc<Compared>) -> Option<Self> {
+        let Painted { index, slots } = painted;
+        let lists = slots.chunks(MAX_CLASS_RULES).map(|list| {
+            let len = list.iter().position(|&rule| rule == NONE);
+            &list[..len.unwrap_or(MAX_CLASS_RULES)]
+        });
+        let (cells, classes) = classes(lists);
+        let mut direct = Self {
+            index,
+            cells,
+            class_rules: classes
+                .iter()
+                .map(|rules| rules.len())
+                .max()
+                .unwrap_or(0)
+                .max(1),
+            classes,
+            compared,
+            is_flat: true,
+        };
+        let flat = direct.cost(input);
+        direct.is_flat = false;
+        let shared = direct.cost(input);
+        // A large table of mostly equal rows would be paid for by all other users of the caches.
+        let is_waste = flat.table_bytes > SMALL_TABLE
+            && direct.cells.len() > DENSE_CELLS_PER_RULE * input.rows.len();
+        direct.is_flat =
+            !is_waste && input.machine.nanoseconds(&flat) <= input.machine.nanoseconds(&shared);
+        (direct.columns().0.len() <= MAX_COLUMNS).then_some(direct)
+    }
+
+    pub(crate) fn cost(&self, input: &Input<'_>) -> Cost {
+        let (_, row_bytes) = self.columns();
+        let rows = if self.is_flat {
+            self.cells.len()
+        } else {
+            self.classes.len()
+        };
+        // The table; the address of a row that is too large to be scaled; for each rule its row number; the smallest of all.
+        let address = if row_bytes <= 8 { 1.0 } else { 3.0 };
+        let count = self.class_rules as f64;
+        let found = Cost {
+            instructions: address
+                + count * (self.compared.comparison.instructions() + 1.0)
+                + 2.0 * (count - 1.0),
+            dependent_loads: 0.0,
+            lines: (f64::from(row_bytes) / 64.0).max(1.0),
+            table_bytes: rows * row_bytes as usize,
+        };
+        let classes = if self.is_flat {
+            Cost::default()
+        } else {
+            Cost {
+                instructions: 2.0,
+                dependent_loads: 1.0,
+                lines: 1.0,
+                table_bytes: 2 * self.cells.len(),
+            }
+        };
+        self.index.cost(input.machine.pext == Pext::Fast) + classes + found
+    }
+
+    pub(crate) fn build(&self, input: &Input<'_>) -> Program {
+        if input.rows.is_empty() {
+            return empty(input);
+        }
+        let mut b = input.program();
+        let rows = b.table(self.rows(input));
+        let mut number = self.index.emit(&mut b);
+        if !self.is_flat {
+            let classes = b.table(flat("classes", "class", &self.cells));
+            let cell = b.row(classes, number);
+            number = b.load(cell, 0, None);
+        }
+        let row = b.row(rows, number);
+        let found = self.emit(&mut b, row);
+        input.finish(b, found)
+    }
+
+    /// Emits the tests of the rules of a row; yields the number of the strongest that matches, or `MISS`.
+    fn emit(&self, b: &mut ProgramBuilder, row: ValueId) -> ValueId {
+        let width = self.compared.comparison.columns().len();
+        let mut found: Option<ValueId> = None;
+        for rule in 0..self.class_rules {
+            let first = rule * (width + 1);
+            let own = self.compared.comparison.emit(b, row, first as u8);
+            found = Some(found.map_or(own, |found| b.binary(BinaryOp::Min, found, own)));
+        }
+        found.unwrap_or_else(|| b.constant(MISS.into()))
+    }
+
+    /// The columns of a row, rule after rule, the row number last; and the bytes of a row.
+    fn columns(&self) -> (Vec<Column>, u32) {
+        let of_rule = self.compared.comparison.columns();
+        let mut columns: Vec<Column> = Vec::new();
+        for _ in 0..self.class_rules {
+            columns.extend(of_rule.iter().map(|(name, bytes)| Column {
+                name: name.as_str().into(),
+                offset: 0,
+                bytes: *bytes,
+                count: 1,
+                max: u64::MAX >> (64 - 8 * u32::from(*bytes)),
+                is_result: false,
+            }));
+            columns.push(Column {
+                name: "row".into(),
+                offset: 0,
+                bytes: 4,
+                count: 1,
+                max: MISS.into(),
+                is_result: true,
+            });
+        }
+        // Wide numbers come first, so that all are aligned.
+        let mut end = 0;
+        for bytes in [8, 4] {
+            for column in columns.iter_mut().filter(|column| column.bytes == bytes) {
+                column.offset = end;
+                end += u32::from(bytes);
+            }
+        }
+        // A small row lies in one cache line.
+        let row_bytes = if end <= 64 {
+            end.next_power_of_two()
+        } else {
+            end.next_multiple_of(32)
+        };
+        (columns, row_bytes)
+    }
+
+    /// The table of what the rules of each class want.
+    fn rows(&self, input: &Input<'_>) -> Table {
+        let (columns, row_bytes) = self.columns();
+        let numbers_of = |rule: u32| {
+            let numbers = self
+                .compared
+                .comparison
+                .numbers(&self.compared.rules[rule as usize]);
+            numbers.map(|numbers| (numbers, input.rows[rule as usize]))
+        };
+        let mut data = Vec::new();
+        let mut push = |class: &[u32]| {
+            let start = data.len();
+            data.resize(start + row_bytes as usize, 0);
+            let of_rule = columns.chunks(columns.len() / self.class_rules);
+            for (place, own) in of_rule.enumerate() {
+                let rule = class.get(place).and_then(|&rule| numbers_of(rule));
+                // Whatever key equals zeros, it finds a miss.
+                let (mut numbers, row) = rule.unwrap_or((Vec::new(), MISS));
+                numbers.resize(own.len() - 1, 0);
+                numbers.push(row.into());
+                for (column, number) in own.iter().zip(numbers) {
+                    let bytes = usize::from(column.bytes);
+                    let at = start + column.offset as usize;
+                    data[at..at + bytes].copy_from_slice(&number.to_le_bytes()[..bytes]);
+                }
+            }
+        };
+        if self.is_flat {
+            self.cells
+                .iter()
+                .for_each(|&class| push(&self.classes[class as usize]));
+        } else {
+            self.classes.iter().for_each(|class| push(class));
+        }
+        Table {
+            name: "rows".into(),
+            row_bytes,
+            columns,
+            data: data.into(),
+        }
+    }
+}
+
+/// Gives equal lists of rules the same class: the class of each list, and the rules of each class.
+fn classes<'a>(lists: impl Iterator<Item = &'a [u32]>) -> (Vec<u32>, Vec<Box<[u32]>>) {
+    let mut known: HashMap<&[u32], u32> = HashMap::new();
+    let mut classes: Vec<Box<[u32]>> = Vec::new();
+    let mut cells: Vec<u32> = Vec::new();
+    let mut before: Option<(&[u32], u32)> = None;
+    for list in lists {
+        // Neighbours share their rules most often.
+        let class = match before {
+            Some((same, class)) if same == list => class,
+            _ => *known.entry(list).or_insert_with(|| {
+                classes.push(list.into());
+                classes.len() as u32 - 1
+            }),
+        };
+        before = Some((list, class));
+        cells.push(class);
+    }
+    (cells, classes)
+}
+
+/// The search for the cheapest index.
+struct Search<'a> {
+    input: &'a Input<'a>,
+    best: Option<(f64, Direct)>,
+    /// What is compared where the index decides no field.
+    undecided: Option<Rc<Compared>>,
+    /// Most rules that an index that failed held, and its fields.
+    most_placed: (usize, String),
+}
+
+impl Search<'_> {
+    /// Most bits of an index that decides no field.
+    fn max_bits(&self) -> usize {
+        let enough = self.input.rows.len().max(1).ilog2() as usize + SPARE_INDEX_BITS;
+        enough.min(MAX_INDEX_BITS)
+    }
+
+    /// Tries the bits in which rules differ: those of each field, the first and the last of them where they are too many, and
+    /// those of all fields together.
+    fn differing_bits(&mut self) {
+        let mut all: Vec<Bit> = Vec::new();
+        for id in self.input.layout().field_ids() {
+            let (differing, shared) = reduce(self.input, id);
+            if differing.len() <= MAX_INDEX_BITS {
+                self.consider(&differing, Some((id, shared)));
+            } else {
+                self.consider(&differing[differing.len() - self.max_bits()..], None);
+                self.consider(&differing[..self.max_bits()], None);
+            }
+            all.extend(differing);
+        }
+        if all.len() <= self.max_bits() {
+            self.consider(&all, None);
+        }
+    }
+
+    /// Tries the bits of all fields that tell most rules apart.
+    fn chosen_bits(&mut self) {
+        let most = match self.input.effort {
+            Effort::Fast => 1 << 8,
+            Effort::Balanced => 1 << 11,
+            Effort::Best => 1 << 14,
+        };
+        // A sample would hide which rules share a class.
+        if self.input.rows.len() > most {
+            return;
+        }
+        let layout = self.input.layout();
+        let mut pieces: Vec<Piece> = Vec::new();
+        for &row in &self.input.rows {
+            bits::pieces(layout, self.input.rule(row), COARSE, &mut pieces);
+        }
+        let aim = Aim {
+            max_bits: self.max_bits(),
+            capacity: 1.0,
+            // No rule may be given up.
+            max_wild: MAX_INDEX_BITS as u32,
+        };
+        let bits = bits::choose(layout, &pieces, &aim).bits;
+        for depth in bits.len().saturating_sub(DEPTHS - 1)..=bits.len() {
+            self.consider(&bits[..depth], None);
+        }
+    }
+
+    /// Tries an index; `decided` is the field that it decides, and what all rules share there.
+    fn consider(&mut self, bits: &[Bit], decided: Option<(FieldId, Match)>) {
+        let layout = self.input.layout();
+        let fields = fields_of(layout, bits);
+        match Painted::new(self.input, Index::new(layout, bits), &fields) {
+            Ok(painted) => {
+                let compared = match decided {
+                    Some(_) => Rc::new(Compared::new(self.input, decided)),
+                    None => {
+                        let new = || Rc::new(Compared::new(self.input, None));
+                        self.undecided.get_or_insert_with(new).clone()
+                    }
+                };
+                if let Some(direct) = Direct::new(self.input, painted, compared) {
+                    let cost = self.input.machine.nanoseconds(&direct.cost(self.input));
+                    if self.best.as_ref().is_none_or(|(least, _)| cost < *least) {
+                        self.best = Some((cost, direct));
+                    }
+                }
+            }
+            Err(placed) if placed >= self.most_placed.0 => {
+                let names: Vec<&str> = fields.iter().map(|&id| layout.field(id).name()).collect();
+                self.most_placed = (placed, names.join(", "));
+            }
+            Err(_) => {}
+        }
+    }
+}
+
+/// The fields that `bits` are of.
+fn fields_of(layout: &KeyLayout, bits: &[Bit]) -> Vec<FieldId> {
+    let mut start = 0;
+    let mut fields = Vec::new();
+    for id in layout.field_ids() {
+        let end = start + Bit::from(layout.field(id).bits());
+        if bits.iter().any(|bit| (start..end).contains(bit)) {
+            fields.push(id);
+        }
+        start = end;
+    }
+    fields
+}
+
+/// The bits of a field in which rules differ, the least significant first, and what they share. The rules match where the key
+/// has what they share and they agree on the bits in which they differ.
+fn reduce(input: &Input<'_>, id: FieldId) -> (Vec<Bit>, Match) {
+    let field = input.layout().field(id);
+    // Bits that some rule looks at; bits that all fix; their value, and where it is not the same.
+    let (mut looked_at, mut fixed, mut varying) = (0, field.max(), 0);
+    let mut first: Option<u128> = None;
+    for &row in &input.rows {
+        let condition = &input.rule(row).matches[id.index()];
+        let (lo, hi) = (condition.lower(field), condition.upper(field));
+        let (own_looked_at, own_fixed) = match *condition {
+            Match::Any => (0, 0),
+            Match::Exact(_) => (field.max(), field.max()),
+            Match::Prefix { len, .. } => (prefix_mask(field, len), prefix_mask(field, len)),
+            Match::Mask { mask, .. } => (mask, mask),
+            Match::Range { .. } => {
+                let below = |bits: u32| 1u128.checked_shl(bits).map_or(u128::MAX, |bit| bit - 1);
+                let wild = lo.trailing_zeros().min(hi.trailing_ones());
+                let differing = 128 - (lo ^ hi).leading_zeros();
+                (field.max() & !below(wild), field.max() & !below(differing))
+            }
+        };
+        looked_at |= own_looked_at;
+        fixed &= own_fixed;
+        varying |= lo ^ *first.get_or_insert(lo);
+    }
+    let shared = fixed & !varying;
+    let differing = looked_at & !shared;
+    let before = input.layout().fields()[..id.index()].iter();
+    let start: Bit = before.map(|field| Bit::from(field.bits())).sum();
+    let bits = (0..Bit::from(field.bits())).filter(|&bit| differing >> bit & 1 == 1);
+    let shared = Match::Mask {
+        value: first.unwrap_or(0) & shared,
+        mask: shared,
+    };
+    (
+        bits.map(|bit| start + bit).collect(),
+        shared.canonical(field),
+    )
+}
+
+/// The rules that each value of an index leaves.
+struct Painted {
+    index: Index,
+    /// For each value [`MAX_CLASS_RULES`] positions in `Input::rows`, the strongest first, then [`NONE`].
+    slots: Vec<u32>,
+}
+
+impl Painted {
+    /// Gives every rule to the values that keys which it matches in `fields` have. Fails with the number of rules before the
+    /// first that finds no room, or that there is no time for: rules that are wild in many bits have many pieces in common.
+    fn new(input: &Input<'_>, index: Index, fields: &[FieldId]) -> Result<Self, usize> {
+        let layout = input.layout();
+        let mut slots = vec![NONE; MAX_CLASS_RULES << index.bits()];
+        let mut steps_left = 4 * (slots.len() + input.rows.len());
+        let mut pieces = Vec::new();
+        for (rule, &row) in input.rows.iter().enumerate() {
+            // Only what the index asks about is split, so that it can be split finely.
+            let mut asked = Rule::new(layout.fields().iter().map(|_| Match::Any));
+            for id in fields {
+                asked.matches[id.index()] = input.rule(row).matches[id.index()];
+            }
+            pieces.clear();
+            bits::pieces(layout, &asked, EXACT, &mut pieces);
+            let mut own: Vec<(u32, u32)> = pieces.iter().map(|piece| index.cells(piece)).collect();
+            own.sort_unstable();
+            own.dedup();
+            for (fixed, wild) in own {
+                // All subsets of the wild bits.
+                let mut subset = 0u32;
+                loop {
+                    let start = (fixed | subset) as usize * MAX_CLASS_RULES;
+                    let list = &mut slots[start..start + MAX_CLASS_RULES];
+                    let is_mine = |&slot: &u32| slot == NONE || slot == rule as u32;
+                    match list.iter().position(is_mine) {
+                        Some(place) if steps_left > 0 => list[place] = rule as u32,
+                        _ => return Err(rule),
+                    }
+                    steps_left -= 1;
+                    subset = subset.wrapping_sub(wild) & wild;
+                    if subset == 0 {
+                        break;
+                    }
+                }
+            }
+        }
+        Ok(Self { index, slots })
+    }
+}
