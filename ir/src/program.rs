@@ -12,6 +12,7 @@
 //! one row of one table; nothing but loads can use it, so it cannot escape. *Lanes* are 4, 8 or 16 unsigned 32-bit
 //! numbers, one rule of a bucket each; or a piece of a bit vector, bit i being bit i mod 32 of lane i / 32. A *mask* is one
 //! truth value per lane. An instruction that only changes scratch defines a value that is *nothing*.
+//! Instructions on scratch happen in the order in which they are written; all others may be computed anywhere.
 //!
 //! **Bounds.** Every access is an index that the verifier has proved to be in range, or a constant: emitted code needs no
 //! checks. That is why a [`Column`] declares the largest value that it holds, and why shifts, `pext` and minima exist in
@@ -43,7 +44,8 @@ pub struct Program {
     pub verdicts: u32,
     /// The tables that it loads from.
     pub tables: Vec<Table>,
-    /// Number of 32-bit numbers that a lookup may change as it goes, all zero when it starts: bytes of stack, four each.
+    /// How many 32-bit numbers a lookup may set bits of, all zero when the lookup of each key starts; machine code keeps them on
+    /// the stack.
     pub scratch: u32,
     /// The basic blocks; block 0 is the entry and has no parameters.
     pub blocks: Vec<Block>,

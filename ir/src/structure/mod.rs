@@ -106,6 +106,16 @@ impl Structure {
     }
 }
 
+impl Structure {
+    /// The names of all, with `last` before the last one: `inline, hash and linear`.
+    #[must_use]
+    pub fn names(last: &str) -> String {
+        let names = Self::ALL.map(Self::name);
+        let (end, others) = names.split_last().unwrap_or((&"", &[]));
+        format!("{} {last} {end}", others.join(", "))
+    }
+}
+
 impl fmt::Display for Structure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(self.name())
@@ -116,14 +126,10 @@ impl fmt::Display for Structure {
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum ParseStructureError {
     /// The design has it, this version does not.
-    #[error(
-        "structure `{0}` is not built yet; there are inline, hash, direct, bucket, radix, tree, pipapo4, pipapo8, pipapo and linear"
-    )]
+    #[error("structure `{0}` is not built yet; there are {names}", names = Structure::names("and"))]
     NotBuilt(String),
     /// There is no such structure.
-    #[error(
-        "there is no structure `{0}`; there are inline, hash, direct, bucket, radix, tree, pipapo4, pipapo8, pipapo and linear"
-    )]
+    #[error("there is no structure `{0}`; there are {names}", names = Structure::names("and"))]
     Unknown(String),
 }
 

@@ -151,6 +151,12 @@ impl From<Policy> for Overlap {
     }
 }
 
+/// The names that `--structure` takes.
+fn structure_help() -> String {
+    let names = Structure::names("or");
+    format!("auto (the planner chooses, the default), {names}")
+}
+
 /// How to compile.
 #[derive(Args)]
 struct Compiler {
@@ -158,8 +164,7 @@ struct Compiler {
     #[arg(long, value_name = "ENGINE")]
     engine: Option<String>,
 
-    /// auto (the planner chooses, the default), inline, hash, direct, bucket, radix, tree, pipapo4, pipapo8, pipapo or linear
-    #[arg(long, value_name = "STRUCTURE")]
+    #[arg(long, value_name = "STRUCTURE", help = structure_help())]
     structure: Option<String>,
 
     /// How hard the planner looks for a better plan

@@ -77,6 +77,33 @@ fn exact(n: u32) -> RuleSet {
     builder.build().unwrap()
 }
 
+/// `n` intervals of one field, some of them inside others.
+fn one_field(n: u32) -> RuleSet {
+    let layout = KeyLayout::packed([Field::ipv4_addr("saddr")]).unwrap();
+    let mut builder = RuleSet::builder(layout).overlap(Overlap::First);
+    for i in 0..n {
+        let lo = u128::from(i.wrapping_mul(0x9e37_79b1) >> 1);
+        let hi = lo + u128::from(i % 5) * 1_000_000;
+        builder.push(Rule::new([Match::Range { lo, hi }]));
+    }
+    builder.build().unwrap()
+}
+
+/// `n` rules, each many prefixes in both of its fields.
+fn many_pieces(n: u32) -> RuleSet {
+    let layout = KeyLayout::packed([Field::ipv4_addr("saddr"), Field::inet_service("dport")]);
+    let mut builder = RuleSet::builder(layout.unwrap()).overlap(Overlap::First);
+    // The narrow ones first, or they could never win.
+    for i in (0..u128::from(n)).rev() {
+        let wide = |last: u128| Match::Range {
+            lo: i + 1,
+            hi: last - i - 1,
+        };
+        builder.push(Rule::new([wide(u32::MAX.into()), wide(u16::MAX.into())]));
+    }
+    builder.build().unwrap()
+}
+
 fn planned(rules: &RuleSet, structure: Structure) -> VerifiedProgram {
     let options = Options {
         structure: Choice::Only(structure),
@@ -110,6 +137,34 @@ fn linear() {
     for n in [9, 700] {
         passes(&planned(&rules(n), Structure::Linear));
     }
+}
+
+#[test]
+fn direct() {
+    passes(&planned(&rules(500), Structure::Direct));
+}
+
+#[test]
+fn radix_and_tree() {
+    for structure in [Structure::Radix, Structure::Tree] {
+        passes(&planned(&one_field(500), structure));
+    }
+}
+
+#[test]
+fn pipapo_in_one_stage() {
+    // A scalar, one block, a loop over blocks.
+    for n in [9, 500, 3000] {
+        passes(&planned(&rules(n), Structure::Pipapo4));
+        passes(&planned(&rules(n), Structure::Pipapo8));
+    }
+}
+
+#[test]
+fn pipapo_in_several_stages() {
+    let program = planned(&many_pieces(100), Structure::Pipapo);
+    assert!(program.program().scratch > 0);
+    passes(&program);
 }
 
 /// Changes and reads scratch at an index from the key, and in lanes.

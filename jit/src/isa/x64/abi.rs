@@ -9,12 +9,11 @@
 //! | rax, rdx, r8, r9, r10 | the body's | the body's | the body's |
 //! | ymm0 to ymm15 | the body's | the body's | the body's |
 //! | eax at the end of the body | the result | the result | the result |
-//!
 //! | rbx, rbp, r12 to r15 | the body's in a frame | the body's in a frame | the body's in a frame |
 //! | rsp and above | scratch in a frame | scratch in a frame | scratch in a frame |
 //!
 //! The body obeys the columns of the batch loops in `lookup` too, so that it is lowered once and emitted three times. rdx
-//! is left to the body because `mul` and `mulx` insist on it. A body for which the registers of the first rows suffice, and
+//! is left to the body because `mul` and `mulx` insist on it. A body for which the registers above suffice but for the frame's, and
 //! that has no scratch, has no frame: callee-saved registers are not touched, and the only stack that a lookup uses holds its
 //! return address.
 

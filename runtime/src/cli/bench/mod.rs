@@ -19,7 +19,7 @@ use self::traffic::Traffic;
 use super::call::Call;
 use super::measure::{Effort, Estimate, Mode, in_turns};
 use super::record::{Record, bytes};
-use super::{Format, Output, Rules, builder, named, progress_bar};
+use super::{Format, Output, Rules, builder, named, progress_bar, structure_help};
 use crate::formats::SourceSet;
 use crate::{BuildError, Classifier, EngineKind, RuleSet, Structure};
 
@@ -53,8 +53,11 @@ pub(super) struct Bench {
     #[arg(long = "engine", value_name = "ENGINE")]
     engines: Vec<String>,
 
-    /// auto (the planner chooses, the default), inline, hash, bucket or linear; may be repeated
-    #[arg(long = "structure", value_name = "STRUCTURE")]
+    #[arg(
+        long = "structure",
+        value_name = "STRUCTURE",
+        help = format!("{}; may be repeated", structure_help())
+    )]
     structures: Vec<String>,
 
     #[arg(long, value_name = "FORMAT", default_value = "text")]
