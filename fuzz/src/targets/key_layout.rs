@@ -118,7 +118,9 @@ fn check_key_text(fields: &[Field], text: &[u8]) {
         for (id, &value) in set.packed_layout().field_ids().zip(&key.values) {
             assert_eq!(set.packed_layout().read(bytes, id), value, "{key:?}");
         }
-        if is_whole(&key.text) {
+        // White space is shown as one blank, in a quoted name too.
+        let has_runs = text.windows(2).any(|pair| pair == b"  ");
+        if is_whole(&key.text) && !has_runs {
             let again = set.key(&key.text);
             let again = again.unwrap_or_else(|error| panic!("{error}: {key:?}"));
             assert_eq!(again, key);

@@ -91,7 +91,7 @@ fn values_prefixes_and_ranges_are_read() {
 fn names_and_numbers_are_read_as_in_text() {
     let set = only(&set(
         r#"["inet_proto", "inet_service", "mark", "ifname"]"#,
-        r#"{"concat": ["tcp", 22, 16, "eth*"]}, {"concat": [17, "ssh", {"prefix": {"addr": 1548819968, "len": 24}}, "a#b"]}"#,
+        r#"{"concat": ["tcp", 22, 16, "eth*"]}, {"concat": [17, "ssh", {"prefix": {"addr": 1548819968, "len": 24}}, "a b"]}"#,
     ));
     let eth = Match::Prefix {
         value: 0x65_7468 << 104,
@@ -113,7 +113,7 @@ fn names_and_numbers_are_read_as_in_text() {
         texts(&set),
         [
             "tcp . 22 . 0x00000010 . \"eth*\"",
-            "17 . ssh . 0x5c511e00/24 . \"a#b\""
+            "17 . ssh . 0x5c511e00/24 . \"a b\""
         ]
     );
 }

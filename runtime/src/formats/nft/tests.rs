@@ -69,13 +69,13 @@ fn concatenations_are_read() {
     let set = set(
         "ipv4_addr . inet_service . ifname . mark",
         INTERVAL,
-        "10.0.0.0/8 . ssh . eth* . 0x10/28, 10.0.0.1 . 1-2 . \"a#b\" . 7",
+        "10.0.0.0/8 . ssh . eth* . 0x10/28, 10.0.0.1 . 1-2 . \"a b\" . 7",
     );
     assert_eq!(
         texts(&set),
         [
             "10.0.0.0/8 . ssh . eth* . 0x10/28",
-            "10.0.0.1 . 1-2 . \"a#b\" . 7"
+            "10.0.0.1 . 1-2 . \"a b\" . 7"
         ]
     );
     assert_eq!(
