@@ -38,7 +38,9 @@ fn jitdump_shows_plan_ir_and_asm_unless_told_otherwise() {
 #[test]
 fn jitdump_names_values_labels_tables_and_rules() {
     let rules = File::new(ACL);
-    let asm = stdout(JITDUMP, &[rules.name(), "--show", "asm"]);
+    let args = [rules.name(), "--structure", "bucket", "--show"];
+    let shown = |what| stdout(JITDUMP, &[&args[..], &[what]].concat());
+    let asm = shown("asm");
     for part in [
         "lookup:\n",
         "je L2",
@@ -49,11 +51,11 @@ fn jitdump_names_values_labels_tables_and_rules() {
     ] {
         assert!(asm.contains(part), "{part}\n{asm}");
     }
-    let tables = stdout(JITDUMP, &[rules.name(), "--show", "tables"]);
+    let tables = shown("tables");
     assert!(tables.contains("rule 0 `@10.0.0.0/8 0.0.0.0/0"), "{tables}");
     assert!(tables.contains("\nconstants of the code\n"), "{tables}");
     // The program is shown as filetests write it.
-    let ir = stdout(JITDUMP, &[rules.name(), "--show", "ir"]);
+    let ir = shown("ir");
     assert!(pktjit_ir::text::parse(&ir).is_ok(), "{ir}");
 }
 
