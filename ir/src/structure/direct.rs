@@ -44,6 +44,9 @@ const MAX_CLASS_RULES: usize = 4;
 const MAX_COLUMNS: usize = 256;
 /// Most bits of an index that decides no field, above the logarithm of the number of rules.
 const SPARE_INDEX_BITS: usize = 4;
+/// The same for an index that decides one: three rules on wide ranges of ports are not worth 128 KiB, which other work has to
+/// leave in the caches.
+const SPARE_DECIDING_BITS: usize = 6;
 /// Cells for each rule up to which a row for each is no waste, and a search for a smaller index not worth it.
 const DENSE_CELLS_PER_RULE: usize = 4;
 /// Bytes of a table that no cache misses.
@@ -327,9 +330,9 @@ struct Search<'a> {
 }
 
 impl Search<'_> {
-    /// Most bits of an index that decides no field.
-    fn max_bits(&self) -> usize {
-        let enough = self.input.rows.len().max(1).ilog2() as usize + SPARE_INDEX_BITS;
+    /// Most bits of an index with so many to spare.
+    fn max_bits(&self, spare: usize) -> usize {
+        let enough = self.input.rows.len().max(1).ilog2() as usize + spare;
         enough.min(MAX_INDEX_BITS)
     }
 
@@ -337,17 +340,21 @@ impl Search<'_> {
     /// those of all fields together.
     fn differing_bits(&mut self) {
         let mut all: Vec<Bit> = Vec::new();
+        let (most, deciding) = (
+            self.max_bits(SPARE_INDEX_BITS),
+            self.max_bits(SPARE_DECIDING_BITS),
+        );
         for id in self.input.layout().field_ids() {
             let (differing, shared) = reduce(self.input, id);
-            if differing.len() <= MAX_INDEX_BITS {
+            if differing.len() <= deciding {
                 self.consider(&differing, Some((id, shared)));
             } else {
-                self.consider(&differing[differing.len() - self.max_bits()..], None);
-                self.consider(&differing[..self.max_bits()], None);
+                self.consider(&differing[differing.len() - most..], None);
+                self.consider(&differing[..most], None);
             }
             all.extend(differing);
         }
-        if all.len() <= self.max_bits() {
+        if all.len() <= most {
             self.consider(&all, None);
         }
     }
@@ -369,7 +376,7 @@ impl Search<'_> {
             bits::pieces(layout, self.input.rule(row), COARSE, &mut pieces);
         }
         let aim = Aim {
-            max_bits: self.max_bits(),
+            max_bits: self.max_bits(SPARE_INDEX_BITS),
             capacity: 1.0,
             // No rule may be given up.
             max_wild: MAX_INDEX_BITS as u32,
