@@ -168,6 +168,23 @@ impl Field {
         Ok(Self::of(FieldKind::Integer, name, bytes, ByteOrder::Big))
     }
 
+    /// A field of some kind; `bytes` is the width of an integer, and of no interest to other kinds.
+    ///
+    /// # Errors
+    /// Where an integer is not of 1 to 16 bytes.
+    pub fn of_kind(kind: FieldKind, name: &str, bytes: u8) -> Result<Self, LayoutError> {
+        Ok(match kind {
+            FieldKind::Ipv4Addr => Self::ipv4_addr(name),
+            FieldKind::Ipv6Addr => Self::ipv6_addr(name),
+            FieldKind::EtherAddr => Self::ether_addr(name),
+            FieldKind::InetProto => Self::inet_proto(name),
+            FieldKind::InetService => Self::inet_service(name),
+            FieldKind::Mark => Self::mark(name),
+            FieldKind::Ifname => Self::ifname(name),
+            FieldKind::Integer => Self::integer(name, bytes)?,
+        })
+    }
+
     /// The same field with its bytes in another order.
     #[must_use]
     pub fn with_byte_order(mut self, order: ByteOrder) -> Self {

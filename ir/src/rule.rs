@@ -115,6 +115,25 @@ impl Match {
         }
     }
 
+    /// The bits of a value that decide whether the condition holds, where it asks for bits: those of [`lower`](Self::lower).
+    /// `None` for a range, also for one that is a prefix: see [`canonical`](Self::canonical).
+    ///
+    /// ```
+    /// use pktjit_ir::{Field, Match};
+    /// let net = Match::Prefix { value: 0x0a00_0000, len: 8 };
+    /// assert_eq!(net.care(&Field::ipv4_addr("saddr")), Some(0xff00_0000));
+    /// ```
+    #[must_use]
+    pub fn care(&self, field: &Field) -> Option<u128> {
+        match *self {
+            Self::Any => Some(0),
+            Self::Exact(_) => Some(field.max()),
+            Self::Prefix { len, .. } => Some(prefix_mask(field, len)),
+            Self::Mask { mask, .. } => Some(mask),
+            Self::Range { .. } => None,
+        }
+    }
+
     /// The same condition in its simplest form: `Exact` for one value, `Any` for all, `Prefix` where a range or a mask
     /// is one, without host bits. Equal conditions have equal simplest forms.
     #[must_use]

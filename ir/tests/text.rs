@@ -108,16 +108,8 @@ fn layout(g: &mut Gen) -> KeyLayout {
     let fields: Vec<(Field, usize)> = (0..1 + usize::arbitrary(g) % 4)
         .map(|_| {
             let name = name(g);
-            let field = match pick(g, &FieldKind::ALL) {
-                FieldKind::Ipv4Addr => Field::ipv4_addr(&name),
-                FieldKind::Ipv6Addr => Field::ipv6_addr(&name),
-                FieldKind::EtherAddr => Field::ether_addr(&name),
-                FieldKind::InetProto => Field::inet_proto(&name),
-                FieldKind::InetService => Field::inet_service(&name),
-                FieldKind::Mark => Field::mark(&name),
-                FieldKind::Ifname => Field::ifname(&name),
-                FieldKind::Integer => Field::integer(&name, 1 + u8::arbitrary(g) % 16).unwrap(),
-            };
+            let kind = pick(g, &FieldKind::ALL);
+            let field = Field::of_kind(kind, &name, 1 + u8::arbitrary(g) % 16).unwrap();
             let field = field.with_byte_order(order(g));
             (field, usize::arbitrary(g) % 200)
         })

@@ -42,16 +42,12 @@ fn fields(choices: &mut Unstructured<'_>) -> Vec<Field> {
     let count = choices.below(19);
     let field = |i| {
         let name = format!("f{i}");
-        let field = match choices.pick(&FieldKind::ALL) {
-            FieldKind::Ipv4Addr => Field::ipv4_addr(&name),
-            FieldKind::Ipv6Addr => Field::ipv6_addr(&name),
-            FieldKind::EtherAddr => Field::ether_addr(&name),
-            FieldKind::InetProto => Field::inet_proto(&name),
-            FieldKind::InetService => Field::inet_service(&name),
-            FieldKind::Mark => Field::mark(&name),
-            FieldKind::Ifname => Field::ifname(&name),
-            FieldKind::Integer => Field::integer(&name, choices.below(18) as u8).ok()?,
+        let kind = choices.pick(&FieldKind::ALL);
+        let bytes = match kind {
+            FieldKind::Integer => choices.below(18) as u8,
+            _ => 0,
         };
+        let field = Field::of_kind(kind, &name, bytes).ok()?;
         Some(field.with_byte_order(choices.pick(&[ByteOrder::Big, ByteOrder::Little])))
     };
     (0..count).filter_map(field).collect()

@@ -26,7 +26,7 @@ use crate::structure::pipapo::{GroupBits, Pipapo};
 use crate::structure::radix::Radix;
 use crate::structure::tree::Tree;
 use crate::structure::{Cost, Input, Refusal, Structure};
-use crate::verify::{VerifiedProgram, VerifyError, verify};
+use crate::verify::{MAX_TABLE_BYTES, VerifiedProgram, VerifyError, verify};
 pub use cost::{Machine, Pext};
 
 /// How much work planning may be.
@@ -60,7 +60,7 @@ pub struct Options {
     pub effort: Effort,
     /// The machine that the program is for.
     pub machine: Machine,
-    /// Most bytes of all tables.
+    /// Most bytes of all tables; more than one table may have, 4 GiB, are not used.
     pub table_budget: usize,
 }
 
@@ -290,6 +290,8 @@ impl Prepared {
 /// ```
 pub fn plan(rule_set: &RuleSet, options: &Options) -> Result<Plan, PlanError> {
     let input = normalise(rule_set, options);
+    let most_bytes = usize::try_from(MAX_TABLE_BYTES).unwrap_or(usize::MAX);
+    let budget = options.table_budget.min(most_bytes);
     // `pipapo` is whichever of the two others suits each field.
     let is_variant = |s: &Structure| matches!(s, Structure::Pipapo4 | Structure::Pipapo8);
     let considered: Vec<Structure> = match options.structure {
@@ -305,10 +307,7 @@ pub fn plan(rule_set: &RuleSet, options: &Options) -> Result<Plan, PlanError> {
         let ready = Prepared::new(structure, &input).and_then(|ready| {
             let cost = ready.cost(&input);
             match cost.table_bytes {
-                bytes if bytes > options.table_budget => Err(Refusal::OverBudget {
-                    bytes,
-                    budget: options.table_budget,
-                }),
+                bytes if bytes > budget => Err(Refusal::OverBudget { bytes, budget }),
                 _ => Ok((ready, cost)),
             }
         });

@@ -20,7 +20,7 @@ use crate::entity::ValueId;
 use crate::field::{ByteOrder, Field};
 use crate::key::{KeyLayout, MAX_FIELD_BYTES_SUM};
 use crate::program::BinaryOp;
-use crate::rule::{Match, Rule, prefix_mask};
+use crate::rule::{Match, Rule};
 use crate::structure::Cost;
 use crate::structure::windows::{Window, windows};
 
@@ -126,12 +126,11 @@ pub(crate) fn field_pieces(
     out: &mut Vec<(u128, u128)>,
 ) {
     out.clear();
-    match *condition {
-        Match::Any => {}
-        Match::Exact(value) => out.push((field.max(), value)),
-        Match::Prefix { value, len } => out.push((prefix_mask(field, len), value)),
-        Match::Mask { value, mask } => out.push((mask, value & mask)),
-        Match::Range { lo, hi } => interval_pieces(field.max(), lo, hi, room, out),
+    let (lo, hi) = (condition.lower(field), condition.upper(field));
+    match condition.care(field) {
+        Some(0) => {}
+        Some(care) => out.push((care, lo)),
+        None => interval_pieces(field.max(), lo, hi, room, out),
     }
 }
 

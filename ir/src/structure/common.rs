@@ -1,7 +1,8 @@
 //! What all rules want alike of some bits of the key: compared once, with few wide loads, and not looked up.
 
 use crate::builder::ProgramBuilder;
-use crate::entity::ValueId;
+use crate::entity::{FieldId, ValueId};
+use crate::key::KeyLayout;
 use crate::program::BinaryOp;
 use crate::structure::windows::windows;
 
@@ -48,6 +49,15 @@ impl Common {
         self.is_impossible |= (self.wanted[at] ^ value) & self.care[at] & care != 0;
         self.care[at] |= care;
         self.wanted[at] |= value & care;
+    }
+
+    /// Asks for `value` in the bits `care` of a field.
+    pub(crate) fn want_field(&mut self, layout: &KeyLayout, id: FieldId, care: u128, value: u128) {
+        let bytes = layout.field_bytes(id, care).into_iter();
+        let bytes = bytes.zip(layout.field_bytes(id, value));
+        for (at, (care, value)) in (layout.offset(id)..).zip(bytes) {
+            self.want(at, care, value);
+        }
     }
 
     /// Emits the comparison; yields a scalar that is 0 where the key is as wanted, `None` where nothing is.

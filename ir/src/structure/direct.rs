@@ -30,7 +30,7 @@ use crate::entity::{FieldId, ValueId};
 use crate::key::KeyLayout;
 use crate::plan::{Effort, Pext};
 use crate::program::{BinaryOp, Column, MISS, Program, Table};
-use crate::rule::{Match, Rule, prefix_mask};
+use crate::rule::{Match, Rule};
 use crate::structure::bits::{self, Aim, Bit, COARSE, EXACT, Index, Piece};
 use crate::structure::scalar::ScalarComparison;
 use crate::structure::{Cost, Input, Refusal, empty};
@@ -440,12 +440,9 @@ fn reduce(input: &Input<'_>, id: FieldId) -> (Vec<Bit>, Match) {
     for &row in &input.rows {
         let condition = &input.rule(row).matches[id.index()];
         let (lo, hi) = (condition.lower(field), condition.upper(field));
-        let (own_looked_at, own_fixed) = match *condition {
-            Match::Any => (0, 0),
-            Match::Exact(_) => (field.max(), field.max()),
-            Match::Prefix { len, .. } => (prefix_mask(field, len), prefix_mask(field, len)),
-            Match::Mask { mask, .. } => (mask, mask),
-            Match::Range { .. } => {
+        let (own_looked_at, own_fixed) = match condition.care(field) {
+            Some(care) => (care, care),
+            None => {
                 let below = |bits: u32| 1u128.checked_shl(bits).map_or(u128::MAX, |bit| bit - 1);
                 let wild = lo.trailing_zeros().min(hi.trailing_ones());
                 let differing = 128 - (lo ^ hi).leading_zeros();

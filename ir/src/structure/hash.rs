@@ -21,7 +21,6 @@ use crate::builder::ProgramBuilder;
 use crate::entity::{FieldId, ValueId};
 use crate::key::KeyLayout;
 use crate::program::{BinaryOp, Column, CompareOp, MISS, Program, Table};
-use crate::rule::{Match, prefix_mask};
 use crate::structure::common::Common;
 use crate::structure::windows::{Window, windows};
 use crate::structure::{Cost, Input, Refusal, empty};
@@ -119,13 +118,7 @@ impl Hash {
                 .fields()
                 .iter()
                 .zip(&input.rule(row).matches)
-                .map(|(field, condition)| match *condition {
-                    Match::Any => Some(0),
-                    Match::Exact(_) => Some(field.max()),
-                    Match::Prefix { len, .. } => Some(prefix_mask(field, len)),
-                    Match::Mask { mask, .. } => Some(mask),
-                    Match::Range { .. } => None,
-                })
+                .map(|(field, condition)| condition.care(field))
                 .zip(layout.fields())
                 .map(|(mask, field)| {
                     mask.ok_or_else(|| Refusal::MixedMasks {

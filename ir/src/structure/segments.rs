@@ -67,7 +67,7 @@ impl Segments {
             |id: FieldId| (input.rows.iter()).map(move |&row| &input.rule(row).matches[id.index()]);
         let settled = |id: FieldId| {
             let first = conditions(id).next()?;
-            let mask = bits_that_count(layout.field(id), first)?;
+            let mask = first.care(layout.field(id))?;
             let value = first.lower(layout.field(id));
             let wanted = Wanted {
                 field: id,
@@ -196,32 +196,14 @@ impl Segments {
     ) -> Program {
         let layout = input.layout();
         let mut common = Common::new(layout.len());
-        let mut want = |id: FieldId, mask: u128, value: u128| {
-            let bytes = layout.field_bytes(id, mask).into_iter();
-            let bytes = bytes.zip(layout.field_bytes(id, value));
-            for (at, (care, value)) in (layout.offset(id)..).zip(bytes) {
-                common.want(at, care, value);
-            }
-        };
         let prefix = prefix_mask(layout.field(self.field), self.prefix_bits);
-        want(self.field, prefix, self.lasts[0]);
+        common.want_field(layout, self.field, prefix, self.lasts[0]);
         for wanted in &self.settled {
-            want(wanted.field, wanted.mask, wanted.value);
+            common.want_field(layout, wanted.field, wanted.mask, wanted.value);
         }
         let differing = common.emit(&mut b);
         let found = Comparison::emit_unless_differing(&mut b, differing, found, MISS.into());
         input.finish(b, found)
-    }
-}
-
-/// The bits that a canonical match looks at, `None` for an interval that is no set of bits.
-fn bits_that_count(field: &Field, condition: &Match) -> Option<u128> {
-    match *condition {
-        Match::Any => Some(0),
-        Match::Exact(_) => Some(field.max()),
-        Match::Prefix { len, .. } => Some(prefix_mask(field, len)),
-        Match::Mask { mask, .. } => Some(mask),
-        Match::Range { .. } => None,
     }
 }
 

@@ -518,3 +518,26 @@ fn the_estimate_of_pipapo_counts_its_maps() {
         "{built} bytes, {estimated} estimated"
     );
 }
+
+#[test]
+fn no_budget_lets_tables_grow_beyond_what_a_program_may_have() {
+    let layout = KeyLayout::packed([Field::ipv6_addr("saddr")]).unwrap();
+    // Each of them almost 200 prefixes.
+    let block = 1u128 << 100;
+    let rules = (0..60_000).map(|i| {
+        Rule::new([Match::Range {
+            lo: i * block + 1,
+            hi: (i + 1) * block - 2,
+        }])
+    });
+    let options = Options {
+        structure: Choice::Only(Structure::Pipapo8),
+        table_budget: usize::MAX,
+        ..Options::default()
+    };
+    let error = match plan(&set(layout, rules), &options) {
+        Err(error) => error.to_string(),
+        Ok(plan) => panic!("{}", plan.decision()),
+    };
+    assert!(error.contains("the budget is 4294967296"), "{error}");
+}

@@ -124,18 +124,7 @@ impl<'a> Parser<'a> {
             _ => 0,
         };
         let name = self.string()?;
-        let field = match kind {
-            FieldKind::Ipv4Addr => Field::ipv4_addr(&name),
-            FieldKind::Ipv6Addr => Field::ipv6_addr(&name),
-            FieldKind::EtherAddr => Field::ether_addr(&name),
-            FieldKind::InetProto => Field::inet_proto(&name),
-            FieldKind::InetService => Field::inet_service(&name),
-            FieldKind::Mark => Field::mark(&name),
-            FieldKind::Ifname => Field::ifname(&name),
-            FieldKind::Integer => {
-                Field::integer(&name, bytes).map_err(|error| (at, error.to_string()))?
-            }
-        };
+        let field = Field::of_kind(kind, &name, bytes).map_err(|error| (at, error.to_string()))?;
         self.keyword("at")?;
         let offset = self.number()?;
         let order = match self.word() {

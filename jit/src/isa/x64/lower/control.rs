@@ -9,7 +9,7 @@ use pktjit_ir::{BlockId, ValueId};
 
 use super::{END, LineNote, Lowering, OpenLoop, class_of, label_of};
 use crate::isa::x64::abi;
-use crate::isa::x64::inst::{Alu, Class, Cond, Inst, Size, Source};
+use crate::isa::x64::inst::{Alu, Class, Cond, Inst, Label, Reg, Size, Source};
 use crate::isa::x64::regs::{MoveSource, Node, constant};
 
 /// Control.
@@ -167,22 +167,8 @@ impl<'a> Lowering<'a> {
         let block = &self.program.blocks[head.index()];
         self.pass(head, 1, args);
         if let (Some(trips), Some(&(counter, _))) = (block.trips, block.params.first()) {
-            let (counter, size) = (self.reg(counter), Size::S32);
-            self.push(Inst::Alu {
-                op: Alu::Add,
-                size,
-                dst: counter,
-                src: Source::Imm(1),
-            });
-            self.push(Inst::Cmp {
-                size,
-                a: counter,
-                b: Source::Imm(trips.cast_signed()),
-            });
-            self.push(Inst::JumpIf {
-                cond: Cond::Below,
-                to: label_of(head),
-            });
+            let counter = self.reg(counter);
+            self.next_trip(counter, trips, label_of(head));
         }
         if let Some(OpenLoop { start, escaping }) = self.loops.pop() {
             self.body.loops.push((start, self.body.nodes.len() - 1));
@@ -192,6 +178,26 @@ impl<'a> Lowering<'a> {
         }
         self.line.note = "branch";
         self.go(exit, exit_args);
+    }
+
+    /// Counts one trip more, and goes to `head` until there were as many as `trips`. The auditor proves bounds from this form.
+    pub(super) fn next_trip(&mut self, counter: Reg, trips: u32, head: Label) {
+        let size = Size::S32;
+        self.push(Inst::Alu {
+            op: Alu::Add,
+            size,
+            dst: counter,
+            src: Source::Imm(1),
+        });
+        self.push(Inst::Cmp {
+            size,
+            a: counter,
+            b: Source::Imm(trips.cast_signed()),
+        });
+        self.push(Inst::JumpIf {
+            cond: Cond::Below,
+            to: head,
+        });
     }
 
     /// Passes arguments to a later block and goes there.

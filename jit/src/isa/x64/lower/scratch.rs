@@ -6,7 +6,7 @@ use pktjit_ir::ValueId;
 use super::{Lowering, RUN_BYTES};
 use crate::isa::x64::abi;
 use crate::isa::x64::frame::{STORE, scratch_bytes};
-use crate::isa::x64::inst::{Address, Alu, Cond, Inst, Reg, Scale, Shift, Size, Source};
+use crate::isa::x64::inst::{Address, Inst, Reg, Scale, Shift, Size};
 use crate::isa::x64::regs::{Node, constant};
 
 /// Most stores that are written out one after the other.
@@ -44,7 +44,7 @@ impl Lowering<'_> {
         let head = self.new_label();
         let start = self.body.nodes.len();
         self.body.nodes.push(Node::Bind(head));
-        // The counter goes up by one as in all loops; addresses count eight times as much as this.
+        // Trips count by one as in all loops; addresses count eight times as much as this.
         let index = self.general();
         self.push(Inst::Mov {
             dst: index,
@@ -62,21 +62,7 @@ impl Lowering<'_> {
             };
             self.push(Inst::VectorStore { address, src: zero });
         }
-        self.push(Inst::Alu {
-            op: Alu::Add,
-            size,
-            dst: counter,
-            src: Source::Imm(1),
-        });
-        self.push(Inst::Cmp {
-            size,
-            a: counter,
-            b: Source::Imm(trips.cast_signed()),
-        });
-        self.push(Inst::JumpIf {
-            cond: Cond::Below,
-            to: head,
-        });
+        self.next_trip(counter, trips, head);
         self.body.loops.push((start, self.body.nodes.len() - 1));
         trips * STORES_OF_TRIP
     }
