@@ -7,9 +7,9 @@ use std::hint::black_box;
 
 use pktjit::LookupFn;
 
-use crate::measure::{Mode, in_turns};
+use crate::measure::Mode;
 use crate::peer::Peer;
-use crate::suite::{Contender, Done, Place, Settings};
+use crate::suite::{Contender, Done, Place, Settings, take_turns};
 use crate::workload::{Keys, Row, Traffic};
 
 /// The only row of the suite.
@@ -112,12 +112,6 @@ pub fn run(row: &Row, settings: &Settings, done: Done<'_>) -> Result<(), Box<dyn
         contender.check(&keys)?;
     }
     for mode in [Mode::Single, Mode::Latency] {
-        let mut ways: Vec<_> = contenders
-            .iter_mut()
-            .map(|contender| contender.peer.timed_loop(mode, &keys))
-            .collect();
-        let estimates = in_turns(&mut ways, settings.effort);
-        drop(ways);
         let place = Place {
             suite: settings.suite,
             row: row.name,
@@ -125,9 +119,7 @@ pub fn run(row: &Row, settings: &Settings, done: Done<'_>) -> Result<(), Box<dyn
             traffic: Traffic::Hits,
             mode,
         };
-        for (contender, estimate) in contenders.iter().zip(estimates) {
-            done(contender.record(&place, estimate));
-        }
+        take_turns(&mut contenders, &place, |_| &keys, settings.effort, done);
     }
     Ok(())
 }

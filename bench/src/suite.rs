@@ -254,15 +254,6 @@ pub fn run_row(
             contender.check(contender.peer.keys(&sent))?;
         }
         for mode in Mode::ALL {
-            let mut ways: Vec<_> = contenders
-                .iter_mut()
-                .map(|contender| {
-                    let keys = contender.peer.keys(&sent);
-                    contender.peer.timed_loop(mode, keys)
-                })
-                .collect();
-            let estimates = in_turns(&mut ways, settings.effort);
-            drop(ways);
             let place = Place {
                 suite: settings.suite,
                 row: row.name,
@@ -270,12 +261,33 @@ pub fn run_row(
                 traffic,
                 mode,
             };
-            for (contender, estimate) in contenders.iter().zip(estimates) {
-                done(contender.record(&place, estimate));
-            }
+            let keys = |peer: &dyn Timed| peer.keys(&sent);
+            take_turns(contenders, &place, keys, settings.effort, done);
         }
     }
     Ok(())
+}
+
+/// Measures `contenders` in turns, each over the keys that it takes.
+pub(crate) fn take_turns<'a>(
+    contenders: &mut [Contender<'_>],
+    place: &Place,
+    keys: impl Fn(&dyn Timed) -> &'a Keys,
+    effort: Effort,
+    done: Done<'_>,
+) {
+    let mut ways: Vec<_> = contenders
+        .iter_mut()
+        .map(|contender| {
+            let keys = keys(&*contender.peer);
+            contender.peer.timed_loop(place.mode, keys)
+        })
+        .collect();
+    let estimates = in_turns(&mut ways, effort);
+    drop(ways);
+    for (contender, estimate) in contenders.iter().zip(estimates) {
+        done(contender.record(place, estimate));
+    }
 }
 
 fn milliseconds(start: Instant) -> f64 {

@@ -6,6 +6,7 @@
 //!
 //! Which element a key hits is known from how the key was made. [`Set::check`] has the linear scan confirm it.
 
+use pktjit::cli::random::Random;
 use pktjit::{Field, KeyLayout, LayoutError, MISS, Match, Overlap, Rule, RuleSet, RuleSetError};
 use pktjit_fallback::LinearScan;
 
@@ -258,7 +259,7 @@ impl Set {
     /// `count` keys, always the same ones.
     #[must_use]
     pub fn send(&self, traffic: Traffic, count: usize) -> Sent {
-        let mut random = Random(u64::from(self.numbers[0]) + self.numbers.len() as u64);
+        let random = &mut Random(u64::from(self.numbers[0]) + self.numbers.len() as u64);
         let stride = self.rules.layout().len();
         let keys = Keys {
             stride,
@@ -273,12 +274,12 @@ impl Set {
         for _ in 0..count {
             let hit = match traffic {
                 Traffic::Same => Key::inside(last),
-                Traffic::Hits => Key::inside(random.below(self.numbers.len())),
+                Traffic::Hits => Key::inside(below(random, self.numbers.len())),
                 // By chance, so that no branch predictor learns whose turn it is.
                 Traffic::Misses if random.below(2) == 0 => {
-                    Key::inside(random.below(self.numbers.len()))
+                    Key::inside(below(random, self.numbers.len()))
                 }
-                Traffic::Misses => self.miss(&mut random),
+                Traffic::Misses => self.miss(random),
             };
             let upper = if traffic == Traffic::Same { 1 } else { 2 };
             sent.push(self, &hit, || random.below(upper) as u32);
@@ -288,7 +289,7 @@ impl Set {
 
     /// Each field from a random element; where that hits after all, the first field from none.
     fn miss(&self, random: &mut Random) -> Key {
-        let places = std::array::from_fn(|_| Place::In(random.below(self.numbers.len())));
+        let places = std::array::from_fn(|_| Place::In(below(random, self.numbers.len())));
         let mut key = Key { places };
         if key.element(self.fields).is_some() {
             let free = self.numbers[self.numbers.len() - 1] + 2;
@@ -296,7 +297,7 @@ impl Set {
                 Port => (PORTS - free) as usize,
                 _ => 2 * self.numbers.len(),
             };
-            key.places[0] = Place::Out(free + random.below(count) as u32);
+            key.places[0] = Place::Out(free + below(random, count) as u32);
         }
         key
     }
@@ -406,16 +407,7 @@ impl Sent {
     }
 }
 
-/// A stream of numbers, always the same one (splitmix64).
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, n: usize) -> usize {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut x = self.0;
-        x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        x ^= x >> 31;
-        ((u128::from(x) * n as u128) >> 64) as usize
-    }
+/// A number below `n`.
+fn below(random: &mut Random, n: usize) -> usize {
+    random.below(n as u64) as usize
 }

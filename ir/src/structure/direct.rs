@@ -32,6 +32,7 @@ use crate::plan::{Effort, Pext};
 use crate::program::{BinaryOp, Column, MISS, Program, Table};
 use crate::rule::{Match, Rule};
 use crate::structure::bits::{self, Aim, Bit, COARSE, EXACT, Index, Piece};
+use crate::structure::compare::result_column;
 use crate::structure::scalar::ScalarComparison;
 use crate::structure::{Cost, Input, Refusal, empty};
 use crate::table::flat;
@@ -228,14 +229,7 @@ impl Direct {
                 max: u64::MAX >> (64 - 8 * u32::from(*bytes)),
                 is_result: false,
             }));
-            columns.push(Column {
-                name: "row".into(),
-                offset: 0,
-                bytes: 4,
-                count: 1,
-                max: MISS.into(),
-                is_result: true,
-            });
+            columns.push(result_column(0, 1, 1));
         }
         // Wide numbers come first, so that all are aligned.
         let mut end = 0;

@@ -239,6 +239,21 @@ impl<'a> Verifier<'a> {
         found
     }
 
+    /// Lanes are 4-byte numbers, and number `end - 1` is the last that is read.
+    fn lanes_in_column(&mut self, b: usize, row: ValueId, column: u8, end: u64) {
+        if let Some(column) = self.column_of(b, row, column)
+            && (column.bytes != 4 || end > column.count.into())
+        {
+            fault!(
+                self,
+                "lanes up to {end} of column `{}`: {} x {} bytes",
+                column.name,
+                column.count,
+                column.bytes
+            );
+        }
+    }
+
     fn inst(&mut self, b: usize, inst: &Inst) -> ValueFacts {
         let scalar = |max| ValueFacts {
             ty: Type::Scalar,
@@ -355,18 +370,7 @@ impl<'a> Verifier<'a> {
                 lanes,
             } => {
                 self.lane_count(lanes);
-                if let Some(column) = self.column_of(b, row, column) {
-                    let end = u32::from(first) + u32::from(lanes);
-                    if column.bytes != 4 || end > column.count {
-                        fault!(
-                            self,
-                            "lanes up to {end} of column `{}`: {} x {} bytes",
-                            column.name,
-                            column.count,
-                            column.bytes
-                        );
-                    }
-                }
+                self.lanes_in_column(b, row, column, u64::from(first) + u64::from(lanes));
                 of(Type::Lanes(lanes))
             }
             Inst::LoadLanesAt {
@@ -377,17 +381,7 @@ impl<'a> Verifier<'a> {
             } => {
                 self.lane_count(lanes);
                 let end = self.run_end(b, index, lanes);
-                if let Some(column) = self.column_of(b, row, column)
-                    && (column.bytes != 4 || end > column.count.into())
-                {
-                    fault!(
-                        self,
-                        "lanes up to {end} of column `{}`: {} x {} bytes",
-                        column.name,
-                        column.count,
-                        column.bytes
-                    );
-                }
+                self.lanes_in_column(b, row, column, end);
                 of(Type::Lanes(lanes))
             }
             Inst::LoadScratch { index } => {

@@ -16,7 +16,7 @@ mod engines;
 mod explain;
 mod jitdump;
 pub mod measure;
-mod random;
+pub mod random;
 pub mod record;
 mod stdout;
 mod tables;

@@ -1,7 +1,8 @@
-//! Numbers without pattern, the same in every run: SplitMix64.
+//! Numbers without pattern, the same in every run: SplitMix64 (Steele, Lea and Flood, 2014).
 
 /// A stream of numbers.
-pub(super) struct Random(pub(super) u64);
+#[derive(Debug)]
+pub struct Random(pub u64);
 
 impl Random {
     fn next(&mut self) -> u64 {
@@ -12,11 +13,13 @@ impl Random {
         bits ^ bits >> 31
     }
 
-    pub(super) fn below(&mut self, bound: u64) -> u64 {
+    /// A number below `bound`; 0 where that is 0.
+    pub fn below(&mut self, bound: u64) -> u64 {
         ((u128::from(self.next()) * u128::from(bound)) >> 64) as u64
     }
 
-    pub(super) fn bits(&mut self) -> u128 {
+    /// 128 bits.
+    pub fn bits(&mut self) -> u128 {
         u128::from(self.next()) << 64 | u128::from(self.next())
     }
 }

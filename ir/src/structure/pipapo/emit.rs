@@ -16,8 +16,9 @@ use crate::field::ByteOrder;
 use crate::program::{BinaryOp, Column, LaneCompareOp, MISS, Program, Table, Terminator, Type};
 use crate::structure::Input;
 use crate::structure::common::Common;
-use crate::structure::compare::Comparison;
+use crate::structure::compare::{Comparison, result_column};
 use crate::structure::pipapo::stage::{Group, Shape, Stage};
+use crate::table::TableWriter;
 
 /// Bits of a number of a row.
 const BITS: u8 = 32;
@@ -66,26 +67,15 @@ pub(super) fn program(input: &Input<'_>, stages: &[Stage]) -> Program {
 
 /// The row of the verdict for each piece of the last stage, and a miss behind them.
 fn rules_table(input: &Input<'_>, stage: &Stage) -> Table {
-    let mut rows = Vec::new();
-    stage.for_each_piece(input, |_, rule, _| rows.push(input.rows[rule]));
     let len = match stage.shape {
-        Shape::Narrow { .. } => rows.len(),
+        Shape::Narrow { .. } => stage.pieces as usize,
         Shape::Blocks { .. } => stage.numbers() * usize::from(BITS),
     };
-    rows.resize(len + 1, MISS);
-    Table {
-        name: "rules".into(),
-        row_bytes: 4,
-        columns: vec![Column {
-            name: "row".into(),
-            offset: 0,
-            bytes: 4,
-            count: 1,
-            max: MISS.into(),
-            is_result: true,
-        }],
-        data: rows.into_iter().flat_map(u32::to_le_bytes).collect(),
-    }
+    let mut table = TableWriter::new("rules", vec![result_column(0, 1, 1)], len + 1);
+    stage.for_each_piece(input, |piece, rule, _| {
+        table.set_lane(piece, 0, &[input.rows[rule]]);
+    });
+    table.finish()
 }
 
 /// For each piece of `stage` which bits of which numbers of scratch stand for the pieces of its rule in `next`, whose
