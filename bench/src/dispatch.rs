@@ -10,10 +10,10 @@ use pktjit::LookupFn;
 use crate::measure::Mode;
 use crate::peer::Peer;
 use crate::suite::{Contender, Done, Place, Settings, take_turns};
-use crate::workload::{Keys, Row, Traffic};
+use crate::workload::{Elements, Keys, Row, Traffic};
 
 /// The only row of the suite.
-pub const ROW: Row = Row::new("call", 0, &[], 0);
+pub const ROW: Row = Row::new("call", 0, &[], Elements::Counted(0));
 
 /// Bytes of a key.
 const KEY: usize = 4;

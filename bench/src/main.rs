@@ -14,9 +14,9 @@ use pktjit::Structure;
 use pktjit_bench::dispatch;
 use pktjit_bench::measure::Effort;
 use pktjit_bench::record::Record;
-use pktjit_bench::suite::{Done, Settings, floor, selftest};
-use pktjit_bench::workload::{KEYS, ROWS, Row};
-use pktjit_bench::{plot, report, scaling};
+use pktjit_bench::suite::{Done, Settings, floor, lookups};
+use pktjit_bench::workload::{KEYS, ROWS, Row, rows};
+use pktjit_bench::{build, plot, report, scaling};
 
 /// Measures pktjit and its peers in turns, and checks every answer
 #[derive(Parser)]
@@ -32,6 +32,14 @@ enum Suite {
     Selftest(Run),
     /// Their first fields alone
     SelftestFirst(Run),
+    /// One field: random ranges and prefixes
+    Single(Run),
+    /// Sets without ranges
+    Hash(Run),
+    /// Random elements with IPv6 addresses, beside the same ones with IPv4 addresses
+    Shapes(Run),
+    /// How long it takes to compile
+    Build(Run),
     /// One thread and two, beside a loop that only computes
     Scaling(Run),
     /// Beside a loop that only touches the lines which the lookup must read
@@ -79,20 +87,31 @@ fn main() -> ExitCode {
     }
 }
 
+/// Most rules of a row of a quick run.
+const MOST_QUICK_RULES: u32 = 30_000;
+
 /// Runs a suite for one row.
 type RunRow = fn(&Row, &Settings, Done<'_>) -> Result<(), Box<dyn Error>>;
 
 fn run(suite: &Suite) -> Result<(), Box<dyn Error>> {
-    let (name, run_row, run): (_, RunRow, _) = match suite {
-        Suite::Selftest(run) => ("selftest", selftest, run),
-        Suite::SelftestFirst(run) => ("selftest-first", selftest, run),
-        Suite::Scaling(run) => ("scaling", scaling::run, run),
-        Suite::Floor(run) => ("floor", floor, run),
+    let kernel = ROWS.to_vec();
+    let (name, run_row, rows, run): (_, RunRow, _, _) = match suite {
+        Suite::Selftest(run) => ("selftest", lookups, kernel, run),
+        Suite::SelftestFirst(run) => {
+            let rows = kernel.into_iter().map(Row::first_field).collect();
+            ("selftest-first", lookups, rows, run)
+        }
+        Suite::Single(run) => ("single", lookups, rows::single(), run),
+        Suite::Hash(run) => ("hash", lookups, rows::hash(), run),
+        Suite::Shapes(run) => ("shapes", lookups, rows::shapes(), run),
+        Suite::Build(run) => ("build", build::run, rows::build(), run),
+        Suite::Scaling(run) => ("scaling", scaling::run, kernel, run),
+        Suite::Floor(run) => ("floor", floor, kernel, run),
         #[cfg(target_arch = "x86_64")]
-        Suite::Dispatch(run) => ("dispatch", dispatch::run, run),
+        Suite::Dispatch(run) => ("dispatch", dispatch::run, vec![dispatch::ROW], run),
         Suite::Report { files } => return print_report(files),
     };
-    let (rows, settings) = run.settings(name)?;
+    let (rows, settings) = (run.rows(rows)?, run.settings(name)?);
     // A file that cannot be written shall fail before the work, not after it.
     let json = run.json.as_ref().map(File::create).transpose()?;
 
@@ -117,7 +136,7 @@ fn run(suite: &Suite) -> Result<(), Box<dyn Error>> {
         bar.inc(1);
     }
     bar.finish_and_clear();
-    writeln!(out, "{}", report::ratios(&records))?;
+    writeln!(out, "{}", report::summary(&records))?;
     if let Some(file) = json {
         let mut file = BufWriter::new(file);
         for record in &records {
@@ -142,22 +161,18 @@ fn print_report(files: &[PathBuf]) -> Result<(), Box<dyn Error>> {
 }
 
 impl Run {
-    fn settings(&self, suite: &'static str) -> Result<(Vec<Row>, Settings), Box<dyn Error>> {
-        let mut rows = Vec::new();
-        for name in &self.rows {
-            rows.extend(Row::parse(name)?);
+    /// Those of `all` that were asked for; in a quick run that asks for none, all but the largest.
+    fn rows(&self, all: Vec<Row>) -> Result<Vec<Row>, String> {
+        if self.rows.is_empty() {
+            let small = |row: &Row| !self.quick || row.rules <= MOST_QUICK_RULES;
+            return Ok(all.into_iter().filter(small).collect());
         }
-        #[cfg(target_arch = "x86_64")]
-        if suite == "dispatch" {
-            if !rows.is_empty() {
-                return Err("suite `dispatch` has no rows to choose from".into());
-            }
-            rows.push(dispatch::ROW);
-        }
-        if rows.is_empty() {
-            rows.extend(ROWS);
-        }
-        let settings = Settings {
+        let rows: Result<Vec<_>, _> = self.rows.iter().map(|row| Row::parse(row, &all)).collect();
+        Ok(rows?.concat())
+    }
+
+    fn settings(&self, suite: &'static str) -> Result<Settings, Box<dyn Error>> {
+        Ok(Settings {
             suite,
             engines: match choices(&self.engines)? {
                 given if given.is_empty() => vec![None],
@@ -179,8 +194,7 @@ impl Run {
                 Effort::FULL
             },
             keys: KEYS,
-        };
-        Ok((rows, settings))
+        })
     }
 }
 

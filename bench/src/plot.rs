@@ -8,7 +8,11 @@ use plotters::prelude::*;
 use crate::record::Record;
 use crate::report::{row_name, series};
 
+/// Pixels of a picture of few rows.
 const SIZE: (u32, u32) = (1200, 600);
+
+/// Pixels that the name of a row takes at least.
+const ROW_WIDTH: u32 = 150;
 
 /// Draws the results for random hits, single lookups, into the SVG file `path`.
 ///
@@ -27,12 +31,16 @@ pub fn draw(records: &[Record], path: &Path) -> Result<(), Box<dyn Error>> {
     let highest = shown.iter().map(|record| record.ns).fold(1.0, f64::max);
     let lowest = shown.iter().map(|record| record.ns).fold(1.0, f64::min);
 
-    let area = SVGBackend::new(path, SIZE).into_drawing_area();
+    let pixels = SIZE.0.max(ROW_WIDTH * rows.len() as u32);
+    let area = SVGBackend::new(path, (pixels, SIZE.1)).into_drawing_area();
     area.fill(&WHITE)?;
-    let suite = records.first().map_or("", |record| &record.suite);
+    let suite = records.first().map_or("", |record| &*record.suite);
     let mut chart = ChartBuilder::on(&area)
         .caption(
-            format!("{suite}: ns a lookup, random hits, single"),
+            match suite {
+                "build" => "build: ns to compile".into(),
+                suite => format!("{suite}: ns a lookup, random hits, single"),
+            },
             ("sans-serif", 20),
         )
         .margin(10)

@@ -24,7 +24,7 @@ type Make<'a> = Box<dyn Fn() -> Contender<'a> + Sync + 'a>;
 /// # Errors
 /// A wrong answer, or an engine or a structure that cannot serve.
 pub fn run(row: &Row, settings: &Settings, done: Done<'_>) -> Result<(), Box<dyn Error>> {
-    let set = Set::new(row, false)?;
+    let set = Set::new(row)?;
     let compiled = compile_all(&set.rules, settings)?;
     let mut makes: Vec<Make<'_>> = Vec::new();
     for compiled in &compiled {

@@ -3,11 +3,11 @@
 use std::error::Error;
 use std::time::Instant;
 
-use pktjit::{Classifier, EngineKind, RuleSet, Structure};
+use pktjit::{Classifier, ClassifierBuilder, EngineKind, RuleSet, Structure};
 
 use crate::floor;
 use crate::measure::{Effort, Estimate, Mode, Timed, in_turns};
-use crate::peer::{ExactHash, FirstFieldTree, Peer, Pipapo, RawCall, SafeCall};
+use crate::peer::{Bisect, ExactHash, FieldValue, FirstFieldTree, Peer, Pipapo, RawCall, SafeCall};
 use crate::record::Record;
 use crate::workload::{Keys, Row, Set, Traffic};
 
@@ -64,6 +64,11 @@ impl<'a> Contender<'a> {
             compiled: Some(compiled),
             build_ms: compiled.build_ms,
         }
+    }
+
+    /// Milliseconds that it took to build.
+    pub(crate) fn build_ms(&self) -> f64 {
+        self.build_ms
     }
 
     /// The peer as one that belongs to `compiled`, whose structure is told with its results.
@@ -134,14 +139,12 @@ pub struct Place {
     pub mode: Mode,
 }
 
-/// Compiles `rules` in every way that was asked for.
-///
-/// # Errors
-/// Where an engine or a structure that was asked for by name cannot serve.
-pub fn compile_all(rules: &RuleSet, settings: &Settings) -> Result<Vec<Compiled>, Box<dyn Error>> {
-    let mut all = Vec::new();
-    for &engine in &settings.engines {
-        for &structure in &settings.structures {
+/// The settings of every way that was asked for, and the structure by the name that asked for it.
+pub(crate) fn builders(
+    settings: &Settings,
+) -> impl Iterator<Item = (&'static str, ClassifierBuilder)> {
+    settings.engines.iter().flat_map(|&engine| {
+        settings.structures.iter().map(move |&structure| {
             let mut builder = Classifier::builder();
             if let Some(engine) = engine {
                 builder = builder.engine(engine);
@@ -149,16 +152,26 @@ pub fn compile_all(rules: &RuleSet, settings: &Settings) -> Result<Vec<Compiled>
             if let Some(structure) = structure {
                 builder = builder.structure(structure);
             }
-            let start = Instant::now();
-            let classifier = builder.compile(rules)?;
-            all.push(Compiled {
-                classifier,
-                requested: structure.map_or("auto", Structure::name),
-                build_ms: milliseconds(start),
-            });
-        }
-    }
-    Ok(all)
+            (structure.map_or("auto", Structure::name), builder)
+        })
+    })
+}
+
+/// Compiles `rules` in every way that was asked for.
+///
+/// # Errors
+/// Where an engine or a structure that was asked for by name cannot serve.
+pub fn compile_all(rules: &RuleSet, settings: &Settings) -> Result<Vec<Compiled>, Box<dyn Error>> {
+    let compile = |(requested, builder): (_, ClassifierBuilder)| {
+        let start = Instant::now();
+        let classifier = builder.compile(rules)?;
+        Ok(Compiled {
+            classifier,
+            requested,
+            build_ms: milliseconds(start),
+        })
+    };
+    builders(settings).map(compile).collect()
 }
 
 /// pktjit's calls: those through bare pointers first, since all others are compared with the first.
@@ -172,9 +185,9 @@ pub fn calls(compiled: &[Compiled]) -> Vec<Contender<'_>> {
     raw.chain(safe).collect()
 }
 
-/// All peers that can serve `set`.
+/// The structure of Linux for concatenated ranges, with vectors first where there are any.
 #[must_use]
-pub fn peers<'a>(set: &Set) -> Vec<Contender<'a>> {
+pub fn pipapo<'a>(set: &Set) -> Vec<Contender<'a>> {
     let scalar = Contender::build(|| Pipapo::new(&set.rules));
     let mut peers = Vec::new();
     let pipapo = Pipapo::new(&set.rules);
@@ -186,36 +199,73 @@ pub fn peers<'a>(set: &Set) -> Vec<Contender<'a>> {
         });
     }
     peers.push(scalar);
-    peers.push(match set.rules.layout().fields()[0].bytes() {
-        0..=4 => Contender::build(|| FirstFieldTree::<u32>::new(&set.rules)),
-        _ => Contender::build(|| FirstFieldTree::<u128>::new(&set.rules)),
-    });
-    peers.extend(match set.rules.layout().len() {
-        4 => Some(hash::<4>(set)),
-        8 => Some(hash::<8>(set)),
-        12 => Some(hash::<12>(set)),
-        16 => Some(hash::<16>(set)),
-        20 => Some(hash::<20>(set)),
-        28 => Some(hash::<28>(set)),
-        32 => Some(hash::<32>(set)),
-        _ => None,
-    });
     peers
 }
 
-fn hash<'a, const N: usize>(set: &Set) -> Contender<'a> {
-    Contender::build(|| ExactHash::<N>::new(set.exact_keys()))
+/// Searches in the intervals of the first field alone: the tree, and bisection.
+#[must_use]
+pub fn searches<'a>(set: &Set) -> [Contender<'a>; 2] {
+    fn of<'a, V: FieldValue + 'a>(rules: &RuleSet) -> [Contender<'a>; 2] {
+        [
+            Contender::build(|| FirstFieldTree::<V>::new(rules)),
+            Contender::build(|| Bisect::<V>::new(rules)),
+        ]
+    }
+    match set.rules.layout().fields()[0].bytes() {
+        0..=4 => of::<u32>(&set.rules),
+        5..=8 => of::<u64>(&set.rules),
+        _ => of::<u128>(&set.rules),
+    }
 }
 
-/// Runs `selftest` or `selftest-first` for one row: pktjit and all peers.
+/// The map of exact keys, for keys of the lengths that rows have. Where elements overlap, no key of its own stands for one.
+#[must_use]
+pub fn hash<'a>(set: &Set) -> Option<Contender<'a>> {
+    fn of<'a, const N: usize>(set: &Set) -> Contender<'a> {
+        Contender::build(|| ExactHash::<N>::new(set.exact_keys()))
+    }
+    match set.rules.layout().len() {
+        _ if !set.is_disjoint() => None,
+        4 => Some(of::<4>(set)),
+        8 => Some(of::<8>(set)),
+        12 => Some(of::<12>(set)),
+        16 => Some(of::<16>(set)),
+        20 => Some(of::<20>(set)),
+        28 => Some(of::<28>(set)),
+        32 => Some(of::<32>(set)),
+        _ => None,
+    }
+}
+
+/// The peers of the suites that compare lookups; none for another suite.
+#[must_use]
+pub fn peers<'a>(suite: &str, set: &Set) -> Vec<Contender<'a>> {
+    let mut peers = Vec::new();
+    match suite {
+        "selftest" | "selftest-first" => {
+            let [tree, _] = searches(set);
+            peers.extend(pipapo(set));
+            peers.push(tree);
+            peers.extend(hash(set));
+        }
+        "single" => peers.extend(searches(set)),
+        "hash" => peers.extend(hash(set)),
+        // Of ten thousand IPv6 ranges the scalar code takes 20 us a key, and minutes to be checked.
+        "shapes" => peers.extend(pipapo(set).into_iter().take(1)),
+        _ => {}
+    }
+    peers
+}
+
+/// Runs a suite that compares lookups for one row: pktjit and the peers.
 ///
 /// # Errors
 /// A wrong answer, or an engine or a structure that cannot serve.
-pub fn selftest(row: &Row, settings: &Settings, done: Done<'_>) -> Result<(), Box<dyn Error>> {
-    let set = Set::new(row, settings.suite == "selftest-first")?;
+pub fn lookups(row: &Row, settings: &Settings, done: Done<'_>) -> Result<(), Box<dyn Error>> {
+    let set = Set::new(row)?;
     let compiled = compile_all(&set.rules, settings)?;
     let mut contenders = calls(&compiled);
-    contenders.extend(peers(&set));
+    contenders.extend(peers(settings.suite, &set));
     Ok(run_row(&mut contenders, &set, row, settings, done)?)
 }
 
@@ -224,7 +274,7 @@ pub fn selftest(row: &Row, settings: &Settings, done: Done<'_>) -> Result<(), Bo
 /// # Errors
 /// A wrong answer, or an engine or a structure that cannot serve.
 pub fn floor(row: &Row, settings: &Settings, done: Done<'_>) -> Result<(), Box<dyn Error>> {
-    let set = Set::new(row, false)?;
+    let set = Set::new(row)?;
     let compiled = compile_all(&set.rules, settings)?;
     let mut contenders = calls(&compiled);
     for compiled in &compiled {

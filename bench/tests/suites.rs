@@ -1,10 +1,12 @@
 //! The suites at reduced size: every contender answers rightly, and results keep their format.
 
+use std::collections::HashSet;
+
 use pktjit_bench::measure::Effort;
 use pktjit_bench::record::Record;
-use pktjit_bench::suite::{Settings, calls, compile_all, floor, peers, selftest};
-use pktjit_bench::workload::{ROWS, Row, Set, Traffic};
-use pktjit_bench::{dispatch, plot, report, scaling};
+use pktjit_bench::suite::{Settings, calls, compile_all, floor, lookups, peers};
+use pktjit_bench::workload::{ROWS, Row, Set, Traffic, rows};
+use pktjit_bench::{build, dispatch, plot, report, scaling};
 
 /// The fields of a result, in order, as scripts expect them.
 const FIELDS: [&str; 13] = [
@@ -40,26 +42,46 @@ fn settings(suite: &'static str) -> Settings {
     }
 }
 
+/// The rows of each suite that compares lookups, one for each name.
+fn rows_of_suites() -> Vec<(&'static str, Row)> {
+    let suites = [
+        ("selftest", ROWS.to_vec()),
+        ("selftest-first", ROWS.map(Row::first_field).to_vec()),
+        ("single", rows::single()),
+        ("hash", rows::hash()),
+        ("shapes", rows::shapes()),
+    ];
+    let mut all: Vec<(&str, Row)> = Vec::new();
+    for (suite, rows) in suites {
+        for row in rows {
+            let name = |other: &(&str, Row)| (other.0, other.1.name) == (suite, row.name);
+            if !all.iter().any(name) {
+                all.push((suite, small(&row)));
+            }
+        }
+    }
+    all
+}
+
 #[test]
 fn all_contenders_give_the_expected_element_for_every_row_and_traffic() {
-    for row in ROWS.iter().map(small) {
-        for first_field_only in [false, true] {
-            let set = Set::new(&row, first_field_only).unwrap();
-            let compiled = compile_all(&set.rules, &settings("test")).unwrap();
-            let mut contenders = calls(&compiled);
-            contenders.extend(peers(&set));
-            assert!(contenders.len() >= 4, "{}", row.name);
-            for traffic in Traffic::ALL {
-                let sent = set.send(traffic, 512);
-                for keys in [&sent.ranges, &sent.exact] {
-                    set.check(keys).unwrap();
-                }
-                for contender in &mut contenders {
-                    let keys = contender.peer.keys(&sent);
-                    contender
-                        .check(keys)
-                        .unwrap_or_else(|error| panic!("{} {}: {error}", row.name, traffic.name()));
-                }
+    for (suite, row) in rows_of_suites() {
+        let set = Set::new(&row).unwrap();
+        let compiled = compile_all(&set.rules, &settings(suite)).unwrap();
+        let mut contenders = calls(&compiled);
+        contenders.extend(peers(suite, &set));
+        assert!(contenders.len() >= 3, "{suite} {}", row.name);
+        for traffic in Traffic::ALL {
+            let sent = set.send(traffic, 512);
+            for keys in [&sent.ranges, &sent.exact] {
+                set.check(keys).unwrap();
+            }
+            for contender in &mut contenders {
+                let keys = contender.peer.keys(&sent);
+                assert_eq!(keys.len(), 512, "{suite} {}", row.name);
+                contender
+                    .check(keys)
+                    .unwrap_or_else(|error| panic!("{suite} {} {traffic:?}: {error}", row.name));
             }
         }
     }
@@ -67,29 +89,61 @@ fn all_contenders_give_the_expected_element_for_every_row_and_traffic() {
 
 #[test]
 fn traffic_hits_and_misses_as_its_name_says() {
-    for row in ROWS.iter().map(small) {
-        for first_field_only in [false, true] {
-            let set = Set::new(&row, first_field_only).unwrap();
-            for (traffic, misses) in [
-                (Traffic::Same, 0..=0),
-                (Traffic::Hits, 0..=0),
-                (Traffic::Misses, 96..=160),
-            ] {
-                let keys = set.send(traffic, 256).ranges;
-                let found = keys.expected.iter().filter(|&&hit| hit == pktjit::MISS);
-                assert!(misses.contains(&found.count()), "{} {traffic:?}", row.name);
-            }
+    for (suite, row) in rows_of_suites() {
+        let set = Set::new(&row).unwrap();
+        for (traffic, misses) in [
+            (Traffic::Same, 0..=0),
+            (Traffic::Hits, 0..=0),
+            (Traffic::Misses, 96..=160),
+        ] {
+            let keys = set.send(traffic, 256).ranges;
+            let found = keys.expected.iter().filter(|&&hit| hit == pktjit::MISS);
+            let name = row.name;
+            assert!(
+                misses.contains(&found.count()),
+                "{suite} {name} {traffic:?}"
+            );
         }
     }
 }
 
 #[test]
+fn random_elements_are_as_many_as_the_row_says_and_differ() {
+    for (suite, row) in rows_of_suites() {
+        let set = Set::new(&row).unwrap();
+        let expected = row.rules as usize + usize::from(suite.starts_with("selftest"));
+        assert_eq!(set.len(), expected, "{suite} {}", row.name);
+        let rules = set.rules.rules().iter();
+        let different: HashSet<_> = rules.map(|stored| &stored.rule.matches).collect();
+        assert_eq!(different.len(), set.len(), "{suite} {}", row.name);
+        assert!(
+            set.is_disjoint() || suite == "shapes",
+            "{suite} {}",
+            row.name
+        );
+    }
+}
+
+#[test]
+fn every_row_of_ipv6_has_one_of_ipv4_beside_it() {
+    let rows = rows::shapes();
+    for pair in rows.chunks(rows.len() / 3).flat_map(|shape| {
+        let (narrow, wide) = shape.split_at(shape.len() / 2);
+        narrow.iter().zip(wide)
+    }) {
+        let (narrow, wide) = pair;
+        assert_eq!(wide.name.replace("net6", "net"), narrow.name);
+        assert_eq!(wide.rules, narrow.rules);
+    }
+}
+
+#[test]
 fn a_wrong_expectation_fails_the_check() {
-    let set = Set::new(&small(&ROWS[0]), false).unwrap();
+    let set = Set::new(&small(&ROWS[0])).unwrap();
     let mut keys = set.send(Traffic::Hits, 64).ranges;
     *keys.expected.last_mut().unwrap() ^= 1;
     assert!(set.check(&keys).is_err());
-    for mut peer in peers(&set).into_iter().take(2) {
+    for mut peer in peers("selftest", &set).into_iter().take(2) {
         let error = peer.check(&keys).unwrap_err();
         assert!(error.contains("key 63"), "{error}");
     }
@@ -103,7 +157,7 @@ fn the_rows_are_the_eight_of_the_published_table() {
         "net_port:1000 port_net:100 net6_port:1000 port_proto:10000 port_proto:30000 net6_port_mac:10 \
          net6_port_mac_proto:1000 net_mac:1000"
     );
-    let set = Set::new(&ROWS[5], false).unwrap();
+    let set = Set::new(&ROWS[5]).unwrap();
     assert_eq!(set.len(), 11);
     let first = set.exact_keys().next().unwrap();
     // 2001:db8::a . 11 . 00:01:00:00:00:0a, each padded to 4 bytes.
@@ -115,10 +169,10 @@ fn the_rows_are_the_eight_of_the_published_table() {
 
 #[test]
 fn rows_are_parsed_with_and_without_a_size() {
-    assert_eq!(Row::parse("port_proto").unwrap().len(), 2);
-    assert_eq!(Row::parse("net_port:50").unwrap()[0].rules, 50);
+    assert_eq!(Row::parse("port_proto", &ROWS).unwrap().len(), 2);
+    assert_eq!(Row::parse("net_port:50", &ROWS).unwrap()[0].rules, 50);
     for wrong in ["nope", "net_port:0", "net_port:x", "port_proto:40000"] {
-        assert!(Row::parse(wrong).is_err(), "{wrong}");
+        assert!(Row::parse(wrong, &ROWS).is_err(), "{wrong}");
     }
 }
 
@@ -126,10 +180,15 @@ fn rows_are_parsed_with_and_without_a_size() {
 fn results_have_exactly_the_fixed_fields_in_every_suite() {
     let mut records: Vec<Record> = Vec::new();
     let row = ROWS[0].with_rules(50);
-    selftest(&row, &settings("selftest"), &mut |record| {
-        records.push(record)
-    })
-    .unwrap();
+    for (suite, row) in [
+        ("selftest", row),
+        ("single", rows::single()[0].with_rules(50)),
+        ("hash", rows::hash()[0].with_rules(50)),
+        ("shapes", rows::shapes()[0].with_rules(50)),
+    ] {
+        lookups(&row, &settings(suite), &mut |record| records.push(record)).unwrap();
+    }
+    build::run(&row, &settings("build"), &mut |record| records.push(record)).unwrap();
     floor(&row, &settings("floor"), &mut |record| records.push(record)).unwrap();
     scaling::run(&row, &settings("scaling"), &mut |record| {
         records.push(record)
@@ -152,7 +211,9 @@ fn results_have_exactly_the_fixed_fields_in_every_suite() {
     }
     for what in [
         "pktjit-lookup",
+        "pktjit-plan",
         "rbtree",
+        "bisect",
         "hash",
         "pipapo-scalar",
         "floor",
@@ -166,7 +227,9 @@ fn results_have_exactly_the_fixed_fields_in_every_suite() {
         date: "2026-11-30".into(),
         records: records.clone(),
     }]);
-    for suite in ["selftest", "floor", "scaling", "dispatch"] {
+    for suite in [
+        "selftest", "single", "hash", "shapes", "build", "floor", "scaling", "dispatch",
+    ] {
         assert!(page.contains(&format!("\n## {suite}\n")), "{suite}");
     }
     let picture = std::env::temp_dir().join(format!("pktjit-bench-{}.svg", std::process::id()));
@@ -174,4 +237,31 @@ fn results_have_exactly_the_fixed_fields_in_every_suite() {
     let drawn = std::fs::read_to_string(&picture).unwrap();
     std::fs::remove_file(&picture).unwrap();
     assert!(drawn.contains("<svg") && drawn.contains("pipapo-scalar"));
+}
+
+#[test]
+fn a_build_of_every_kind_of_rules_is_told_with_its_parts() {
+    let mut names = Vec::new();
+    for row in rows::build().iter().filter(|row| row.rules == 100) {
+        let mut records: Vec<Record> = Vec::new();
+        build::run(row, &settings("build"), &mut |record| records.push(record)).unwrap();
+        let whats: Vec<&str> = records.iter().map(|record| &*record.what).collect();
+        let own = ["pktjit", "pktjit-plan", "pktjit-codegen", "pktjit-publish"];
+        assert_eq!(whats[..4], own, "{}", row.name);
+        assert_eq!(whats[4], "pipapo-scalar", "{}", row.name);
+        for record in &records {
+            assert_eq!(record.build_ms, record.ns / 1e6, "{}", row.name);
+        }
+        names.push(row.name);
+    }
+    for name in [
+        "net_port",
+        "port_proto",
+        "net6_port_net6_port",
+        "acl",
+        "fw",
+        "ipc",
+    ] {
+        assert!(names.contains(&name), "{name}");
+    }
 }

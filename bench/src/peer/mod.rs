@@ -3,11 +3,13 @@
 //!
 //! A slow peer is a defect: each is as good as we could make it.
 
+mod bisect;
 mod compiled;
 mod hash;
 mod pipapo;
 mod tree;
 
+pub use bisect::Bisect;
 pub use compiled::{RawCall, SafeCall};
 pub use hash::ExactHash;
 pub use pipapo::Pipapo;

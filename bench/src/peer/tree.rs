@@ -27,6 +27,18 @@ impl FieldValue for u32 {
     }
 }
 
+impl FieldValue for u64 {
+    #[inline]
+    fn read(bytes: &[u8]) -> Self {
+        match *bytes {
+            [a, b, c, d, e, f] => Self::from_be_bytes([0, 0, a, b, c, d, e, f]),
+            _ => bytes
+                .iter()
+                .fold(0, |sum, &byte| sum << 8 | Self::from(byte)),
+        }
+    }
+}
+
 impl FieldValue for u128 {
     #[inline]
     fn read(bytes: &[u8]) -> Self {
@@ -37,6 +49,18 @@ impl FieldValue for u128 {
                 .fold(0, |sum, &byte| sum << 8 | Self::from(byte)),
         }
     }
+}
+
+/// The lower end of each interval of the first field, with its upper end and the element.
+pub(super) fn first_fields<V: FieldValue>(rules: &RuleSet) -> impl Iterator<Item = (V, (V, u32))> {
+    let field = &rules.layout().fields()[0];
+    let width = usize::from(field.bytes());
+    let value = move |value: u128| V::read(&value.to_be_bytes()[16 - width..]);
+    rules.rules().iter().zip(0..).map(move |(stored, element)| {
+        let condition = &stored.rule.matches[0];
+        let (lo, hi) = (condition.lower(field), condition.upper(field));
+        (value(lo), (value(hi), element))
+    })
 }
 
 /// Intervals by their lower ends.
@@ -50,17 +74,9 @@ impl<V: FieldValue> FirstFieldTree<V> {
     /// A tree over the first fields of `rules`, which are disjoint and start the key.
     #[must_use]
     pub fn new(rules: &RuleSet) -> Self {
-        let field = &rules.layout().fields()[0];
-        let width = usize::from(field.bytes());
-        let value = |value: u128| V::read(&value.to_be_bytes()[16 - width..]);
-        let intervals = rules.rules().iter().zip(0..).map(|(stored, element)| {
-            let condition = &stored.rule.matches[0];
-            let (lo, hi) = (condition.lower(field), condition.upper(field));
-            (value(lo), (value(hi), element))
-        });
         Self {
-            tree: intervals.collect(),
-            width,
+            tree: first_fields(rules).collect(),
+            width: usize::from(rules.layout().fields()[0].bytes()),
         }
     }
 }

@@ -1,10 +1,11 @@
 //! Results as tables that people read, in Markdown: the same on a terminal and in `docs/performance.md`.
 //!
 //! `tables` has the figures of a suite, `ratios` what they come to beside the peers, `fairness` the peers beside the
-//! kernel. What was not measured by this crate is text: `*.md` in this folder.
+//! kernel, `shapes` IPv6 beside IPv4. What was not measured by this crate is text: `*.md` in this folder.
 
 mod fairness;
 mod ratios;
+mod shapes;
 mod tables;
 
 use std::fmt::Write as _;
@@ -13,7 +14,7 @@ use std::io;
 use std::path::Path;
 use std::time::UNIX_EPOCH;
 
-pub use ratios::ratios;
+use ratios::ratios;
 pub use tables::tables;
 pub(crate) use tables::{row_name, series};
 
@@ -71,21 +72,24 @@ pub fn page(runs: &[Run]) -> String {
             let records: Vec<Record> = records.map(|&record| record.clone()).collect();
             let command = run.command(suite);
             let _ = writeln!(text, "\n## {suite}\n\n`{command}`, {}\n", run.date);
-            for part in [
-                ratios(&records),
-                fairness::table(&records),
-                tables(&records),
-            ] {
-                if !part.is_empty() {
-                    let _ = writeln!(text, "{part}");
-                }
-            }
+            let _ = write!(text, "{}\n{}", summary(&records), tables(&records));
         }
     }
     text.push_str(include_str!("kernel.md"));
     text.push('\n');
     text.push_str(include_str!("classbench.md"));
     text
+}
+
+/// What the figures of one suite come to; those of `build` are few enough to be read.
+#[must_use]
+pub fn summary(records: &[Record]) -> String {
+    if records.iter().any(|record| record.suite == "build") {
+        return String::new();
+    }
+    let parts = [ratios, fairness::table, shapes::table].map(|table| table(records));
+    let parts = parts.into_iter().filter(|part| !part.is_empty());
+    parts.collect::<Vec<String>>().join("\n")
 }
 
 /// The processor, the number of CPUs, the kernel and the load, each as far as the system tells.

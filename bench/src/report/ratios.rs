@@ -14,8 +14,7 @@ struct Ratio {
 }
 
 /// A table for each way in which pktjit took part: row by row for single lookups, mean and least for all modes.
-#[must_use]
-pub fn ratios(records: &[Record]) -> String {
+pub(super) fn ratios(records: &[Record]) -> String {
     let all: Vec<&Record> = records.iter().collect();
     let own: Vec<&Record> = records
         .iter()

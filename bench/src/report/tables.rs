@@ -5,12 +5,15 @@ use std::fmt::Write as _;
 use super::distinct;
 use crate::record::Record;
 
-/// The tables of one suite: one for each row, or for `scaling` one for all.
+/// The tables of one suite: one for each row, or for `scaling` and `build` one for all.
 #[must_use]
 pub fn tables(records: &[Record]) -> String {
     let all: Vec<&Record> = records.iter().collect();
     if all.iter().any(|record| record.suite == "scaling") {
         return scaling_table(&all);
+    }
+    if all.iter().any(|record| record.suite == "build") {
+        return build_table(&all);
     }
     let rows = distinct(&all, |record| (&*record.row, record.rules));
     let tables = rows.into_iter().map(|place| {
@@ -81,6 +84,37 @@ fn scaling_table(records: &[&Record]) -> String {
             };
             let (one, two) = (ns("-1"), ns("-2"));
             let _ = write!(text, " {one:.1}; {:.2}x |", 2.0 * one / two);
+        }
+        text.push('\n');
+    }
+    text
+}
+
+/// All rows: what it takes to build them, and the parts of that; in brackets the structures that others asked for.
+fn build_table(records: &[&Record]) -> String {
+    let columns = distinct(records, |record| series(&record.what, record));
+    let mut text = format!(
+        "| ms | {} |\n| --- |{}\n",
+        columns.join(" | "),
+        " --- |".repeat(columns.len())
+    );
+    for row in distinct(records, row_name) {
+        let _ = write!(text, "| {row} |");
+        for column in &columns {
+            let mut here = records.iter().filter(|record| row_name(record) == row);
+            let found = here.find(|record| series(&record.what, record) == *column);
+            let _ = match found {
+                Some(record) => {
+                    let structure = match (&record.structure, &*record.what) {
+                        (Some(structure), "pktjit") if record.requested != record.structure => {
+                            format!(" ({structure})")
+                        }
+                        _ => String::new(),
+                    };
+                    write!(text, " {:.3}{structure} |", record.build_ms)
+                }
+                None => write!(text, " - |"),
+            };
         }
         text.push('\n');
     }
