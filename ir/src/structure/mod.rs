@@ -11,7 +11,7 @@
 //! | [`pipapo`] | pieces of the key select rows of bits, one for each rule, which are anded | what its memory allows |
 //! | [`linear`] | blocks of rules compared one block after the other | everything |
 //!
-//! Every structure compares exactly; what an index or a hash lets through may be too much, never too little.
+//! `docs/structures.md` follows a key through each of them. Every structure compares exactly; what an index or a hash lets through may be too much, never too little.
 
 pub(crate) mod bits;
 pub(crate) mod bucket;

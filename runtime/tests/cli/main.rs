@@ -6,6 +6,8 @@ mod classify;
 mod jitdump;
 mod others;
 mod refusals;
+#[cfg(unix)]
+mod structures;
 
 use std::ffi::OsStr;
 use std::fmt::Debug;
