@@ -7,6 +7,7 @@
 //! [`workload`] makes rules and traffic, [`peer`] holds what pktjit is compared with, [`measure`] times ways to do the same
 //! in turns, [`suite`] puts them together, and [`report`] prints what came out.
 
+pub mod calibrate;
 #[cfg(target_arch = "x86_64")]
 pub mod dispatch;
 pub mod floor;
