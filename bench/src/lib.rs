@@ -8,6 +8,7 @@
 //! in turns, [`suite`] and [`build`] put them together, and [`report`] prints what came out.
 
 pub mod build;
+pub mod calibrate;
 #[cfg(target_arch = "x86_64")]
 pub mod dispatch;
 pub mod floor;

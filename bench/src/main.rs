@@ -16,7 +16,7 @@ use pktjit_bench::measure::Effort;
 use pktjit_bench::record::Record;
 use pktjit_bench::suite::{Done, Settings, floor, lookups};
 use pktjit_bench::workload::{KEYS, ROWS, Row, rows};
-use pktjit_bench::{build, plot, report, scaling};
+use pktjit_bench::{build, calibrate, plot, report, scaling};
 
 /// Measures pktjit and its peers in turns, and checks every answer
 #[derive(Parser)]
@@ -47,6 +47,15 @@ enum Suite {
     /// Inline, direct, through a pointer, through a retpoline
     #[cfg(target_arch = "x86_64")]
     Dispatch(Run),
+    /// The constants of the planner's cost model, and how far its estimates are off
+    Calibrate {
+        /// About a minute
+        #[arg(long)]
+        quick: bool,
+        /// Writes all that was measured
+        #[arg(long, value_name = "FILE")]
+        json: Option<PathBuf>,
+    },
     /// Prints results as the page docs/performance.md
     Report {
         /// Files that --json wrote
@@ -109,6 +118,7 @@ fn run(suite: &Suite) -> Result<(), Box<dyn Error>> {
         Suite::Floor(run) => ("floor", floor, kernel, run),
         #[cfg(target_arch = "x86_64")]
         Suite::Dispatch(run) => ("dispatch", dispatch::run, vec![dispatch::ROW], run),
+        Suite::Calibrate { quick, json } => return calibrate(*quick, json.as_ref()),
         Suite::Report { files } => return print_report(files),
     };
     let (rows, settings) = (run.rows(rows)?, run.settings(name)?);
@@ -147,6 +157,16 @@ fn run(suite: &Suite) -> Result<(), Box<dyn Error>> {
     }
     if let Some(path) = &run.plot {
         plot::draw(&records, path)?;
+    }
+    Ok(())
+}
+
+fn calibrate(quick: bool, json: Option<&PathBuf>) -> Result<(), Box<dyn Error>> {
+    let json = json.map(File::create).transpose()?;
+    let report = calibrate::run(if quick { Effort::QUICK } else { Effort::FULL })?;
+    writeln!(io::stdout(), "{report}")?;
+    if let Some(file) = json {
+        serde_json::to_writer_pretty(file, &report)?;
     }
     Ok(())
 }

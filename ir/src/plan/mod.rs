@@ -2,13 +2,17 @@
 //!
 //! ```text
 //! RuleSet -> normalise -> prepare each structure -> estimate -> build the cheapest -> verify -> Plan
-//!            drop what can never win              \-> refused: why
+//!            drop what can never win              \-> refused, or not tried: why
 //! ```
 //!
-//! The decision, with the losers' estimates and the reasons of those that cannot serve, is kept beside the program.
+//! Preparing may be dear, so structures that are quick to prepare go first, and one whose *floor*, what any program of it
+//! costs at least, is above the best estimate so far is not prepared at all. What is prepared draws on one budget of
+//! [`Work`]. The decision, with the losers' estimates and the reasons of those that cannot serve, is kept beside the program.
 //! Plans depend on the rules and the options alone, never on a clock or on chance: the same input gives the same program.
 
+mod calibration;
 mod cost;
+mod work;
 
 use std::cell::OnceCell;
 use std::fmt;
@@ -25,9 +29,10 @@ use crate::structure::linear::Linear;
 use crate::structure::pipapo::{GroupBits, Pipapo};
 use crate::structure::radix::Radix;
 use crate::structure::tree::Tree;
-use crate::structure::{Cost, Input, Refusal, Structure};
+use crate::structure::{Cost, Input, Refusal, Structure, hash, radix, tree};
 use crate::verify::{MAX_TABLE_BYTES, VerifiedProgram, VerifyError, verify};
-pub use cost::{Machine, Pext};
+pub use cost::{Calibration, Level, Machine, Pext};
+pub(crate) use work::Work;
 
 /// How much work planning may be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
@@ -245,6 +250,22 @@ impl Prepared {
         })
     }
 
+    /// What a lookup in any program of this structure costs at least, as far as that can be told without preparing it.
+    fn floor(structure: Structure, input: &Input<'_>) -> Cost {
+        if input.rows.len() < 2 {
+            return Cost::default();
+        }
+        match structure {
+            Structure::Inline | Structure::Direct => Cost::default(),
+            Structure::Hash => hash::FLOOR,
+            Structure::Radix => radix::FLOOR,
+            Structure::Tree => tree::FLOOR,
+            Structure::Bucket => Bucket::floor(input),
+            Structure::Pipapo | Structure::Pipapo4 | Structure::Pipapo8 => Pipapo::floor(input),
+            Structure::Linear => Linear::floor(input),
+        }
+    }
+
     fn cost(&self, input: &Input<'_>) -> Cost {
         match self {
             Self::Inline(inline) => inline.cost(input),
@@ -274,7 +295,7 @@ impl Prepared {
 
 /// Plans a lookup structure for exactly these rules.
 ///
-/// Time and memory grow about linearly with the rules; `options.effort` scales them.
+/// Time and memory are bounded by a constant for each rule, which `options.effort` scales.
 ///
 /// # Errors
 /// Where no structure that `options` allows can hold the rules within the budget. With [`Choice::Auto`] that takes more
@@ -290,40 +311,25 @@ impl Prepared {
 /// ```
 pub fn plan(rule_set: &RuleSet, options: &Options) -> Result<Plan, PlanError> {
     let input = normalise(rule_set, options);
-    let most_bytes = usize::try_from(MAX_TABLE_BYTES).unwrap_or(usize::MAX);
-    let budget = options.table_budget.min(most_bytes);
-    // `pipapo` is whichever of the two others suits each field.
-    let is_variant = |s: &Structure| matches!(s, Structure::Pipapo4 | Structure::Pipapo8);
-    let considered: Vec<Structure> = match options.structure {
-        Choice::Auto => Structure::ALL
-            .into_iter()
-            .filter(|s| !is_variant(s))
-            .collect(),
+    let considered = match options.structure {
+        Choice::Auto => ORDER.to_vec(),
         Choice::Only(structure) => vec![structure],
     };
-    let mut candidates: Vec<Candidate> = Vec::new();
-    let mut prepared: Vec<(f64, usize, Prepared)> = Vec::new();
-    for structure in considered {
-        let ready = Prepared::new(structure, &input).and_then(|ready| {
-            let cost = ready.cost(&input);
-            match cost.table_bytes {
-                bytes if bytes > budget => Err(Refusal::OverBudget { bytes, budget }),
-                _ => Ok((ready, cost)),
-            }
-        });
-        let estimate = ready.map(|(ready, cost)| {
-            let nanoseconds = options.machine.nanoseconds(&cost);
-            prepared.push((nanoseconds, candidates.len(), ready));
-            Estimate { cost, nanoseconds }
-        });
-        candidates.push(Candidate {
+    let mut search = Search {
+        input: &input,
+        budget: options
+            .table_budget
+            .min(usize::try_from(MAX_TABLE_BYTES).unwrap_or(usize::MAX)),
+        best: None,
+    };
+    let mut candidates: Vec<Candidate> = considered
+        .into_iter()
+        .map(|structure| Candidate {
             structure,
-            estimate,
-        });
-    }
-    prepared.sort_by(|a, b| a.0.total_cmp(&b.0));
-    for (_, position, ready) in prepared {
-        let structure = candidates[position].structure;
+            estimate: search.consider(structure),
+        })
+        .collect();
+    while let Some((_, structure, ready)) = search.best.take() {
         match ready.build(&input) {
             Ok(program) => {
                 let program =
@@ -337,13 +343,73 @@ pub fn plan(rule_set: &RuleSet, options: &Options) -> Result<Plan, PlanError> {
                 };
                 return Ok(Plan { program, decision });
             }
-            Err(refusal) => candidates[position].estimate = Err(refusal),
+            Err(refusal) => {
+                // What was dearer than this one has its chance again.
+                for candidate in &mut candidates {
+                    match candidate.estimate {
+                        _ if candidate.structure == structure => {
+                            candidate.estimate = Err(refusal.clone())
+                        }
+                        Ok(_) | Err(Refusal::Slower { .. }) => {
+                            candidate.estimate = search.consider(candidate.structure)
+                        }
+                        Err(_) => {}
+                    }
+                }
+            }
         }
     }
     let refusals = candidates
         .into_iter()
         .filter_map(|c| c.estimate.err().map(|refusal| (c.structure, refusal)));
     Err(PlanError::Refused(refusals.collect()))
+}
+
+/// The structures that are considered, those first that are quick to prepare or to refuse. `pipapo` is whichever of
+/// `pipapo4` and `pipapo8` suits each field.
+const ORDER: [Structure; 8] = [
+    Structure::Inline,
+    Structure::Direct,
+    Structure::Hash,
+    Structure::Radix,
+    Structure::Tree,
+    Structure::Linear,
+    Structure::Bucket,
+    Structure::Pipapo,
+];
+
+/// The search for the cheapest structure.
+struct Search<'a> {
+    input: &'a Input<'a>,
+    /// Most bytes of tables.
+    budget: usize,
+    /// The nanoseconds of the best so far, which it is, and what it has prepared.
+    best: Option<(f64, Structure, Prepared)>,
+}
+
+impl Search<'_> {
+    /// Prepares a structure, unless it cannot be better than the best so far.
+    fn consider(&mut self, structure: Structure) -> Result<Estimate, Refusal> {
+        let least = self.best.as_ref().map_or(f64::INFINITY, |best| best.0);
+        let machine = &self.input.machine;
+        let at_least = machine.nanoseconds(&Prepared::floor(structure, self.input));
+        if at_least > least {
+            return Err(Refusal::Slower { at_least });
+        }
+        let ready = Prepared::new(structure, self.input)?;
+        let cost = ready.cost(self.input);
+        if cost.table_bytes > self.budget {
+            return Err(Refusal::OverBudget {
+                bytes: cost.table_bytes,
+                budget: self.budget,
+            });
+        }
+        let nanoseconds = machine.nanoseconds(&cost);
+        if nanoseconds < least {
+            self.best = Some((nanoseconds, structure, ready));
+        }
+        Ok(Estimate { cost, nanoseconds })
+    }
 }
 
 /// Leaves out what can never win, and takes the rule that matches everything apart: it needs no comparison.
@@ -373,6 +439,8 @@ pub(crate) fn normalise<'a>(rule_set: &'a RuleSet, options: &Options) -> Input<'
         default,
         machine: options.machine,
         effort: options.effort,
+        work: Work::for_rules(rule_set.len(), options.effort),
         segments: OnceCell::new(),
+        comparison: OnceCell::new(),
     }
 }

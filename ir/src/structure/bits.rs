@@ -4,7 +4,7 @@
 //! piece; an interval becomes the prefixes that it consists of, and where these would be too many, the prefixes of a
 //! slightly larger interval: the index may let through too much, never too little.
 //!
-//! [`choose`] then picks bits one after the other. Each doubles the cells; a piece goes to one of the two halves of its
+//! [`Candidates::choose`] then picks bits one after the other. Each doubles the cells; a piece goes to one of the two halves of its
 //! cell, or to both where the bit is wild in it. The next bit is the one that leaves the cells best filled:
 //!
 //! ```text
@@ -14,11 +14,14 @@
 //! The square punishes cells that overflow, the linear term punishes copies; a piece that is wild in too many chosen bits is
 //! given up for a fixed penalty, since it would be copied to too many cells. With rules 0000, 0001, 1000 and 1001 over four
 //! bits and a capacity of 2, bit 3 gives cells of 2 and 2, bit 0 the same, bits 1 and 2 nothing: one bit is enough.
+//!
+//! All candidates are judged in one go over the cells: a piece has a byte for each, and bytes are added eight at a time.
 
 use crate::builder::ProgramBuilder;
 use crate::entity::ValueId;
 use crate::field::{ByteOrder, Field};
 use crate::key::{KeyLayout, MAX_FIELD_BYTES_SUM};
+use crate::plan::{Pext, Work};
 use crate::program::BinaryOp;
 use crate::rule::{Match, Rule};
 use crate::structure::Cost;
@@ -190,7 +193,7 @@ fn blocks(
     }
 }
 
-/// What [`choose`] aims at.
+/// What [`Candidates::choose`] aims at.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Aim {
     /// Most bits.
@@ -202,114 +205,314 @@ pub(crate) struct Aim {
 }
 
 /// What a piece that is given up counts for, in pieces kept in a cell that is not too full.
-const GIVEN_UP: f64 = 4.0;
+const GIVEN_UP: u32 = 4;
+
+/// Units of work for looking at all candidates of one piece in one cell.
+const WORK_PER_ENTRY: usize = 8;
 
 /// Bits that were chosen.
 pub(crate) struct Chosen {
-    /// The bits, in the order in which they were found useful.
-    pub(crate) bits: Vec<Bit>,
+    /// The candidates by number, in the order in which they were found useful.
+    pub(crate) candidates: Vec<u8>,
     /// Whether another `max_wild` might have led to others.
     pub(crate) is_limited: bool,
 }
 
-/// Chooses bits one after the other.
-pub(crate) fn choose(layout: &KeyLayout, pieces: &[Piece], aim: &Aim) -> Chosen {
-    // For each candidate, how each piece wants the bit: 0, 1, or WILD. One run of memory per candidate.
-    const WILD: u8 = 2;
-    let wants: Vec<(Bit, Vec<u8>)> = candidates(layout, pieces)
-        .into_iter()
-        .map(|bit| {
-            let want = |piece: &Piece| {
-                if get(&piece.care, bit) {
-                    u8::from(get(&piece.value, bit))
-                } else {
-                    WILD
-                }
-            };
-            (bit, pieces.iter().map(want).collect())
-        })
-        .collect();
-    let badness = |count: usize| {
-        let count = count as f64;
-        let over = (count - aim.capacity / 2.0).max(0.0);
-        over * over + count
-    };
-    let mut chosen: Vec<Bit> = Vec::new();
-    let mut is_limited = false;
-    // The pieces of each cell, and in how many chosen bits each piece is wild.
-    let mut cells: Vec<Vec<u32>> = vec![(0..pieces.len() as u32).collect()];
-    let mut wilds = vec![0u32; pieces.len()];
-    let mut current = badness(pieces.len());
-    while chosen.len() < aim.max_bits && cells.iter().any(|cell| cell.len() as f64 > aim.capacity) {
-        // One more wild bit would be too many for these.
-        let is_full: Vec<bool> = wilds.iter().map(|&wild| wild >= aim.max_wild).collect();
-        is_limited |= is_full.contains(&true);
-        let score = |want: &[u8]| -> f64 {
-            let cell_score = |cell: &Vec<u32>| {
-                let mut counts = [0usize; 4];
-                for &piece in cell {
-                    let (piece, want) = (piece as usize, want[piece as usize]);
-                    counts[usize::from(want + u8::from(want == WILD && is_full[piece]))] += 1;
-                }
-                let [zeros, ones, both, given_up] = counts;
-                badness(zeros + both) + badness(ones + both) + GIVEN_UP * given_up as f64
-            };
-            cells.iter().map(cell_score).sum()
-        };
-        let best = wants
+/// The bits that tell most pieces apart: an index is made of some of them. Candidates are numbered in the order of their
+/// places in the key.
+pub(crate) struct Candidates {
+    bits: Vec<Bit>,
+    bytes: Vec<CandidateByte>,
+}
+
+/// Eight bits of [`Bits`] with one candidate or more.
+struct CandidateByte {
+    limb: usize,
+    shift: usize,
+    /// For each value of the eight bits, those that are candidates side by side.
+    gathered: [u8; 256],
+    /// The number of the first of these candidates.
+    first: usize,
+}
+
+/// A piece reduced to candidates: bit i says what it wants of candidate number i. Bits of `value` outside `care` are 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Reduced {
+    pub(crate) care: u64,
+    pub(crate) value: u64,
+}
+
+impl Candidates {
+    /// Those that `pieces` suggest.
+    pub(crate) fn new(layout: &KeyLayout, pieces: &[Piece]) -> Self {
+        let total: usize = layout
+            .fields()
             .iter()
-            .filter(|(bit, _)| !chosen.contains(bit))
-            .map(|(bit, want)| (score(want), *bit, want))
-            .min_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
-        let Some((total, bit, want)) = best else {
-            break;
-        };
-        if total >= current {
-            break;
+            .map(|field| usize::from(field.bits()))
+            .sum();
+        let mut scored: Vec<(u32, Bit)> = Vec::new();
+        for limb in 0..total.div_ceil(64) {
+            let ones = count_bits(pieces.iter().map(|piece| piece.value[limb]));
+            let cares = count_bits(pieces.iter().map(|piece| piece.care[limb]));
+            for (bit, (ones, cares)) in (64 * limb as Bit..).zip(ones.into_iter().zip(cares)) {
+                let fewest = ones.min(cares - ones);
+                // Worth most where it splits evenly, and where few rules are wild in it.
+                let score = 16 * fewest + cares;
+                if fewest > 0 {
+                    scored.push((score, bit));
+                }
+            }
         }
-        let is_given_up = |piece: u32| want[piece as usize] == WILD && is_full[piece as usize];
-        let half = |cell: &[u32], side: u8| -> Vec<u32> {
-            cell.iter()
-                .copied()
-                .filter(|&piece| want[piece as usize] != 1 - side && !is_given_up(piece))
-                .collect()
-        };
-        cells = cells
-            .iter()
-            .flat_map(|cell| [half(cell, 0), half(cell, 1)])
-            .filter(|cell| !cell.is_empty())
+        scored.sort_by_key(|&(score, bit)| (std::cmp::Reverse(score), bit));
+        scored.truncate(MAX_CANDIDATES);
+        let mut placed: Vec<(usize, Bit)> = scored
+            .into_iter()
+            .map(|(_, bit)| (place(layout, bit), bit))
             .collect();
-        for (wild, &want) in wilds.iter_mut().zip(want) {
-            *wild += u32::from(want == WILD);
-        }
-        current = cells.iter().map(|cell| badness(cell.len())).sum();
-        chosen.push(bit);
+        placed.sort_unstable();
+        // Bits of overlapping fields may be the same bit of the key.
+        placed.dedup_by_key(|&mut (place, _)| place);
+        let bits: Vec<Bit> = placed.into_iter().map(|(_, bit)| bit).collect();
+        let mut first = 0;
+        let bytes = bits
+            .chunk_by(|a, b| a / 8 == b / 8)
+            .map(|bits| {
+                let (byte, mask) = bits.iter().fold((0, 0u64), |(_, mask), &bit| {
+                    (usize::from(bit) / 8, mask | 1 << (bit % 8))
+                });
+                let gather = Gather::new(mask);
+                let start = first;
+                first += bits.len();
+                CandidateByte {
+                    limb: byte / 8,
+                    shift: byte % 8 * 8,
+                    gathered: std::array::from_fn(|value| gather.of(value as u64) as u8),
+                    first: start,
+                }
+            })
+            .collect();
+        Self { bits, bytes }
     }
-    Chosen {
-        bits: chosen,
-        is_limited,
+
+    /// The numbers of all.
+    pub(crate) fn all(&self) -> impl Iterator<Item = u8> + use<> {
+        0..self.bits.len() as u8
+    }
+
+    /// The bits of some candidates.
+    pub(crate) fn bits(&self, candidates: &[u8]) -> Vec<Bit> {
+        candidates
+            .iter()
+            .map(|&candidate| self.bits[usize::from(candidate)])
+            .collect()
+    }
+
+    /// What a piece wants of the candidates.
+    pub(crate) fn reduce(&self, piece: &Piece) -> Reduced {
+        let gather = |bits: &Bits| {
+            self.bytes.iter().fold(0, |gathered, byte| {
+                let value = (bits[byte.limb] >> byte.shift) as u8;
+                gathered | u64::from(byte.gathered[usize::from(value)]) << byte.first
+            })
+        };
+        Reduced {
+            care: gather(&piece.care),
+            value: gather(&piece.value),
+        }
+    }
+
+    /// Chooses bits one after the other, as far as the work allows.
+    pub(crate) fn choose(&self, pieces: &[Reduced], aim: &Aim, work: &Work) -> Chosen {
+        let half_full = aim.capacity / 2.0;
+        let badness = |count: u32| {
+            let over = (f64::from(count) - half_full).max(0.0);
+            over * over
+        };
+        let mut chosen: Vec<u8> = Vec::new();
+        let mut is_limited = false;
+        let mut halves: Vec<Halves> = pieces.iter().map(Halves::new).collect();
+        // In how many chosen bits each piece is wild.
+        let mut wilds = vec![0u32; pieces.len()];
+        // The pieces of the cells that are more than half full, and of all others together: of those only copies count.
+        let mut cells: Vec<Vec<u32>> = vec![(0..pieces.len() as u32).collect()];
+        let mut sparse: Vec<u32> = Vec::new();
+        let mut current = badness(pieces.len() as u32) + pieces.len() as f64;
+        while chosen.len() < aim.max_bits
+            && cells.iter().any(|cell| cell.len() as f64 > aim.capacity)
+        {
+            let entries = sparse.len() + cells.iter().map(Vec::len).sum::<usize>();
+            if !work.spend(WORK_PER_ENTRY * entries) {
+                break;
+            }
+            for (halves, &wild) in halves.iter_mut().zip(&wilds) {
+                // One more wild bit would be too many.
+                if wild >= aim.max_wild {
+                    halves.give_up_wild();
+                    is_limited = true;
+                }
+            }
+            let mut totals = [0.0; MAX_CANDIDATES];
+            let crowded = cells.iter().map(|cell| (cell, false));
+            for (cell, is_sparse) in crowded.chain([(&sparse, true)]) {
+                let counts = Counts::new(cell, &halves);
+                for (i, total) in totals.iter_mut().enumerate() {
+                    let [zeros, ones, placed] = counts.0.map(|counts| counts[i]);
+                    *total += f64::from(zeros + ones + GIVEN_UP * (cell.len() as u32 - placed));
+                    if !is_sparse {
+                        *total += badness(zeros) + badness(ones);
+                    }
+                }
+            }
+            let best = self
+                .all()
+                .filter(|candidate| !chosen.contains(candidate))
+                .min_by(|&a, &b| totals[usize::from(a)].total_cmp(&totals[usize::from(b)]));
+            let Some(best) = best.filter(|&best| totals[usize::from(best)] < current) else {
+                break;
+            };
+            let is_in = |side: usize| {
+                let halves = &halves;
+                move |piece: &u32| halves[*piece as usize].has(side, best)
+            };
+            let half = |cell: &Vec<u32>, side| cell.iter().copied().filter(is_in(side)).collect();
+            sparse = [0, 1]
+                .into_iter()
+                .flat_map(|side| -> Vec<u32> { half(&sparse, side) })
+                .collect();
+            let split = std::mem::take(&mut cells);
+            for cell in split.iter().flat_map(|cell| [half(cell, 0), half(cell, 1)]) {
+                if cell.len() as f64 > half_full {
+                    cells.push(cell);
+                } else {
+                    sparse.extend(cell);
+                }
+            }
+            for (wild, piece) in wilds.iter_mut().zip(pieces) {
+                *wild += u32::from(piece.care >> best & 1 == 0);
+            }
+            let of_cell = |cell: &Vec<u32>| badness(cell.len() as u32) + cell.len() as f64;
+            current = sparse.len() as f64 + cells.iter().map(of_cell).sum::<f64>();
+            chosen.push(best);
+        }
+        Chosen {
+            candidates: chosen,
+            is_limited,
+        }
     }
 }
 
-/// The bits that tell most pieces apart, the best first.
-fn candidates(layout: &KeyLayout, pieces: &[Piece]) -> Vec<Bit> {
-    let total: usize = layout
-        .fields()
-        .iter()
-        .map(|field| usize::from(field.bits()))
-        .sum();
-    let mut scored: Vec<(usize, Bit)> = (0..total as Bit)
-        .filter_map(|bit| {
-            let ones = pieces.iter().filter(|piece| get(&piece.value, bit)).count();
-            let zeros = pieces.iter().filter(|piece| get(&piece.care, bit)).count() - ones;
-            // Worth most where it splits evenly, and where few rules are wild in it.
-            let score = 16 * zeros.min(ones) + zeros + ones;
-            (zeros.min(ones) > 0).then_some((score, bit))
+/// For each candidate whether a piece goes to the half of its cell where the bit is 0, and to that where it is 1: a byte that
+/// is 0 or 1, so that pieces are added for eight candidates at once.
+struct Halves([[u64; MAX_CANDIDATES / 8]; 2]);
+
+impl Halves {
+    fn new(piece: &Reduced) -> Self {
+        let spread_all = |bits: u64| std::array::from_fn(|byte| spread((bits >> (8 * byte)) as u8));
+        Self([
+            spread_all(!piece.value),
+            spread_all(!piece.care | piece.value),
+        ])
+    }
+
+    /// Puts the piece into neither half where the bit is wild.
+    fn give_up_wild(&mut self) {
+        let [zeros, ones] = &mut self.0;
+        for (zero, one) in zeros.iter_mut().zip(ones) {
+            let wild = *zero & *one;
+            *zero ^= wild;
+            *one ^= wild;
+        }
+    }
+
+    fn has(&self, side: usize, candidate: u8) -> bool {
+        self.0[side][usize::from(candidate) / 8] >> (candidate % 8 * 8) & 1 == 1
+    }
+}
+
+/// How many pieces of a cell go to the one half, to the other, and to any, for each candidate.
+struct Counts([[u32; MAX_CANDIDATES]; 3]);
+
+impl Counts {
+    fn new(cell: &[u32], halves: &[Halves]) -> Self {
+        let mut counts = [[0; MAX_CANDIDATES]; 3];
+        // A byte counts no further.
+        for pieces in cell.chunks(255) {
+            let mut sums = [[0u64; MAX_CANDIDATES / 8]; 3];
+            let [zeros, ones, placed] = &mut sums;
+            for &piece in pieces {
+                let Halves([zero, one]) = &halves[piece as usize];
+                for i in 0..MAX_CANDIDATES / 8 {
+                    zeros[i] += zero[i];
+                    ones[i] += one[i];
+                    placed[i] += zero[i] | one[i];
+                }
+            }
+            for (counts, sums) in counts.iter_mut().zip(&sums) {
+                let bytes = sums.iter().flat_map(|sum| sum.to_le_bytes());
+                for (count, byte) in counts.iter_mut().zip(bytes) {
+                    *count += u32::from(byte);
+                }
+            }
+        }
+        Self(counts)
+    }
+}
+
+/// Byte i of the result is bit i.
+fn spread(byte: u8) -> u64 {
+    let repeated = u64::from(byte) * 0x0101_0101_0101_0101;
+    let bits = repeated & 0x8040_2010_0804_0201;
+    // What is not 0 carries into the highest bit of its byte.
+    (bits + 0x7f7f_7f7f_7f7f_7f7f) >> 7 & 0x0101_0101_0101_0101
+}
+
+/// For each bit, how many of the words have it.
+fn count_bits(words: impl Iterator<Item = u64>) -> [u32; 64] {
+    let mut counts = [0; 64];
+    for word in words {
+        for (byte, counts) in counts.chunks_exact_mut(8).enumerate() {
+            let bits = spread((word >> (8 * byte)) as u8).to_le_bytes();
+            for (count, bit) in counts.iter_mut().zip(bits) {
+                *count += u32::from(bit);
+            }
+        }
+    }
+    counts
+}
+
+/// Gathers the bits of a mask side by side, as `pext` does: the bits move to the right by powers of two (Warren, "Hacker's
+/// Delight", 7-4).
+#[derive(Clone, Copy)]
+pub(crate) struct Gather {
+    mask: u64,
+    /// The bits that move by 1, 2, 4 ... places.
+    moves: [u64; 6],
+}
+
+impl Gather {
+    pub(crate) fn new(mask: u64) -> Self {
+        let mut left = mask;
+        // The places whose right neighbour is not gathered.
+        let mut gaps = !mask << 1;
+        let moves = std::array::from_fn(|step| {
+            let is_odd = [1, 2, 4, 8, 16, 32]
+                .iter()
+                .fold(gaps, |parity, by| parity ^ parity << by);
+            let moving = is_odd & left;
+            left = left ^ moving | moving >> (1 << step);
+            gaps &= !is_odd;
+            moving
+        });
+        Self { mask, moves }
+    }
+
+    pub(crate) fn of(&self, x: u64) -> u64 {
+        let places = self.moves.iter().enumerate();
+        places.fold(x & self.mask, |x, (step, moving)| {
+            let moving = x & moving;
+            x ^ moving | moving >> (1 << step)
         })
-        .collect();
-    scored.sort_by_key(|&(score, bit)| (std::cmp::Reverse(score), bit));
-    scored.truncate(MAX_CANDIDATES);
-    scored.into_iter().map(|(_, bit)| bit).collect()
+    }
 }
 
 /// An index made of key bits: loads of the key, the bits gathered by `pext`, and put side by side.
@@ -367,12 +570,15 @@ impl Index {
     }
 
     /// Emits the index; provably below 2^[`bits`](Self::bits).
-    pub(crate) fn emit(&self, b: &mut ProgramBuilder) -> ValueId {
+    pub(crate) fn emit(&self, b: &mut ProgramBuilder, pext: Pext) -> ValueId {
         let mut index: Option<ValueId> = None;
         let mut shift = 0;
         for (window, gathered) in &self.windows {
             let x = b.load_key(window.offset as u16, window.bytes, ByteOrder::Little);
-            let part = b.binary_const(BinaryOp::Pext, x, *gathered);
+            let part = match pext {
+                Pext::Fast | Pext::Slow => b.binary_const(BinaryOp::Pext, x, *gathered),
+                Pext::None => gather_runs(b, x, *gathered),
+            };
             let part = b.shl(part, shift);
             shift += gathered.count_ones() as u8;
             index = Some(index.map_or(part, |before| b.binary(BinaryOp::Or, before, part)));
@@ -380,10 +586,14 @@ impl Index {
         index.unwrap_or_else(|| b.constant(0))
     }
 
-    /// What the index costs; `run` is what gathering one run of adjacent bits costs where there is no quick `pext`.
-    pub(crate) fn cost(&self, has_pext: bool) -> Cost {
-        let runs = |mask: u64| f64::from((mask & !(mask << 1)).count_ones());
-        let gather = |mask: u64| if has_pext { 2.0 } else { 4.0 * runs(mask) };
+    /// What the index costs: a load, and for all but the first a shift and an or, beside gathering.
+    pub(crate) fn cost(&self, pext: Pext) -> Cost {
+        let gather = |mask: u64| match pext {
+            // The mask is a number of its own.
+            Pext::Fast => 2.0,
+            // A shift, a mask, and an or with those before.
+            Pext::Slow | Pext::None => 4.0 * runs(mask).count() as f64,
+        };
         Cost {
             instructions: self
                 .windows
@@ -393,6 +603,31 @@ impl Index {
             ..Cost::default()
         }
     }
+}
+
+/// Runs of adjacent bits of a mask, the lowest first.
+fn runs(mut mask: u64) -> impl Iterator<Item = u64> {
+    std::iter::from_fn(move || {
+        // Adding the lowest bit clears the run that starts there.
+        let lowest = mask & mask.wrapping_neg();
+        let run = mask & !mask.wrapping_add(lowest);
+        mask ^= run;
+        (run != 0).then_some(run)
+    })
+}
+
+/// Emits what `pext` does by a shift and a mask for each run of bits.
+fn gather_runs(b: &mut ProgramBuilder, x: ValueId, mask: u64) -> ValueId {
+    let mut gathered: Option<ValueId> = None;
+    let mut bits = 0;
+    for run in runs(mask) {
+        let shifted = b.shr(x, run.trailing_zeros() as u8);
+        let part = b.binary_const(BinaryOp::And, shifted, run >> run.trailing_zeros());
+        let part = b.shl(part, bits);
+        bits += run.count_ones() as u8;
+        gathered = Some(gathered.map_or(part, |before| b.binary(BinaryOp::Or, before, part)));
+    }
+    gathered.unwrap_or_else(|| b.constant(0))
 }
 
 /// Where a bit lies in the key: 8 times the byte, plus the bit in the byte.
@@ -410,6 +645,6 @@ fn place(layout: &KeyLayout, bit: Bit) -> usize {
         }
         base += usize::from(field.bits());
     }
-    // `choose` offers bits of the layout's fields only.
+    // Candidates are bits of the layout's fields only.
     0
 }

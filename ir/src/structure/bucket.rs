@@ -18,10 +18,13 @@
 //! classifiers (Woo, "A modular approach to packet classification", 2000; ByteCuts, 2018); keeping rules that are wide in
 //! the cut apart is EffiCuts' separability (Vamanan et al., 2010). The leaf that compares all its rules at once is ours.
 
+use std::cell::Cell;
+
 use crate::builder::ProgramBuilder;
 use crate::entity::ValueId;
-use crate::plan::{Machine, Pext};
+use crate::plan::Machine;
 use crate::program::{BinaryOp, Program};
+use crate::structure::bits::Index;
 use crate::structure::compare::{Comparison, LaneRules, Splats, result_column};
 use crate::structure::group::{Assignment, for_each_assignment};
 use crate::structure::inline::{self, Inline};
@@ -73,6 +76,9 @@ impl Bucket {
             left.clone_from(&group.assignment.left_over);
             groups.push(group);
         }
+        if groups.is_empty() && !input.work.is_left() {
+            return Err(Refusal::OutOfWork);
+        }
         let rest_rows: Vec<u32> = left.iter().map(|&rule| input.rows[rule as usize]).collect();
         let rest = match rest_rows.len() {
             0 => Rest::None,
@@ -80,6 +86,29 @@ impl Bucket {
             _ => Rest::Blocks(Blocks::prepare(input, &rest_rows)?),
         };
         Ok(Self { groups, rest })
+    }
+
+    /// What a lookup costs at least: one group for all rules, whose bucket is one vector; or a group and a rest, which may
+    /// both be for rules that differ in one word.
+    pub(crate) fn floor(input: &Input<'_>) -> Cost {
+        let comparison = input.comparison();
+        let lanes = usize::from(input.machine.lanes);
+        let most_vectors = BUCKET_VECTORS.into_iter().max().unwrap_or(1) as usize;
+        let needs_index = input.rows.len() >= lanes * most_vectors;
+        let of_bucket = Cost {
+            instructions: if needs_index { 15.0 } else { 10.0 },
+            dependent_loads: 1.0,
+            lines: f64::from(comparison.column_count() + 1) * lanes as f64 / 16.0,
+            table_bytes: 0,
+        };
+        let one = of_bucket + comparison.block_cost() + comparison.key_cost(1.0);
+        let two = Cost {
+            instructions: 33.0,
+            dependent_loads: 2.0,
+            lines: 1.0,
+            table_bytes: 0,
+        };
+        input.machine.cheaper(one, two)
     }
 
     pub(crate) fn cost(&self, input: &Input<'_>) -> Cost {
@@ -145,22 +174,38 @@ fn linear_nanoseconds(input: &Input<'_>, rules: usize) -> f64 {
     input.machine.nanoseconds(&cost)
 }
 
+/// Bytes of a bucket of so many lanes.
+fn row_bytes(comparison: &Comparison, capacity: u32) -> usize {
+    ((comparison.column_count() + 1) * capacity * 4) as usize
+}
+
 impl Group {
     /// The group of these rules that is cheapest together with what it leaves over, and the time of both.
     fn cheapest(input: &Input<'_>, rules: &[u32]) -> Option<(Self, f64)> {
         let rule = |&rule: &u32| input.rule(input.rows[rule as usize]);
-        let comparison = Comparison::new(input.layout(), rules.iter().map(rule));
+        let comparison = if rules.len() == input.rows.len() {
+            input.comparison().clone()
+        } else {
+            Comparison::new(input.layout(), rules.iter().map(rule))
+        };
         let capacities = BUCKET_VECTORS.map(|vectors| vectors * u32::from(input.machine.lanes));
-        let mut best: Option<(Self, f64)> = None;
-        for_each_assignment(input, rules, &capacities, |assignment| {
-            let group = Self::new(&input.machine, comparison.clone(), assignment);
-            let cost = input.machine.nanoseconds(&group.cost(&input.machine))
+        let machine = &input.machine;
+        let least = Cell::new(f64::INFINITY);
+        let mut best: Option<Self> = None;
+        let is_hopeless = |index: &Index, capacity: u32, left_over: usize| {
+            let cost = Self::compare_cost(machine, &comparison, index, capacity);
+            machine.nanoseconds(&cost) + further_nanoseconds(input, left_over) >= least.get()
+        };
+        for_each_assignment(input, rules, &capacities, is_hopeless, |assignment| {
+            let group = Self::new(machine, comparison.clone(), assignment);
+            let cost = machine.nanoseconds(&group.cost(machine))
                 + further_nanoseconds(input, group.assignment.left_over.len());
-            if best.as_ref().is_none_or(|(_, least)| cost < *least) {
-                best = Some((group, cost));
+            if cost < least.get() {
+                least.set(cost);
+                best = Some(group);
             }
         });
-        let (group, cost) = best?;
+        let (group, cost) = (best?, least.get());
         // The rules that were kept may need fewer tests than all of them.
         let left_over = &group.assignment.left_over;
         let kept = rules
@@ -188,6 +233,24 @@ impl Group {
         group
     }
 
+    /// What finding a bucket by `index` and comparing it costs, apart from the bytes of its tables.
+    fn compare_cost(
+        machine: &Machine,
+        comparison: &Comparison,
+        index: &Index,
+        capacity: u32,
+    ) -> Cost {
+        let blocks = f64::from(capacity / u32::from(machine.lanes));
+        let compare = Cost {
+            // A mask to a scalar and its or; then the first bit, the row number, the address, the minimum.
+            instructions: blocks * (comparison.block_cost().instructions + 3.0) + 7.0,
+            dependent_loads: 1.0,
+            lines: row_bytes(comparison, capacity) as f64 / 64.0,
+            table_bytes: 0,
+        };
+        index.cost(machine.pext) + comparison.key_cost(blocks) + compare
+    }
+
     fn cost(&self, machine: &Machine) -> Cost {
         let Assignment {
             index,
@@ -196,32 +259,22 @@ impl Group {
             buckets,
             ..
         } = &self.assignment;
-        let row_bytes = ((self.comparison.column_count() + 1) * capacity * 4) as usize;
-        let blocks = f64::from(capacity / u32::from(machine.lanes));
-        let compare = Cost {
-            // A mask to a scalar and its or; then the first bit, the row number, the address, the minimum.
-            instructions: blocks * (self.comparison.block_cost().instructions + 3.0) + 7.0,
-            dependent_loads: 1.0,
-            lines: row_bytes as f64 / 64.0,
-            table_bytes: row_bytes
-                * if self.is_direct {
-                    cells.len()
-                } else {
-                    buckets.len()
-                },
-        };
-        let lookup = Cost {
-            instructions: 3.0,
-            dependent_loads: 1.0,
-            lines: 1.0,
-            table_bytes: 4 * cells.len(),
-        };
+        let row_bytes = row_bytes(&self.comparison, *capacity);
+        let compare = Self::compare_cost(machine, &self.comparison, index, *capacity);
         let lookup = if self.is_direct {
-            Cost::default()
+            Cost {
+                table_bytes: row_bytes * cells.len(),
+                ..Cost::default()
+            }
         } else {
-            lookup
+            Cost {
+                instructions: 3.0,
+                dependent_loads: 1.0,
+                lines: 1.0,
+                table_bytes: row_bytes * buckets.len() + 4 * cells.len(),
+            }
         };
-        index.cost(machine.pext == Pext::Fast) + self.comparison.key_cost(blocks) + compare + lookup
+        compare + lookup
     }
 
     fn emit(&self, input: &Input<'_>, b: &mut ProgramBuilder, splats: &mut Splats) -> ValueId {
@@ -261,7 +314,7 @@ impl Group {
         let buckets = b.table(table.finish());
 
         let differing = self.comparison.emit_common(b);
-        let mut number = index.emit(b);
+        let mut number = index.emit(b, input.machine.pext);
         if !self.is_direct {
             let cells = b.table(flat("cells", "bucket", cells));
             let cell = b.row(cells, number);

@@ -28,10 +28,10 @@ use std::rc::Rc;
 use crate::builder::ProgramBuilder;
 use crate::entity::{FieldId, ValueId};
 use crate::key::KeyLayout;
-use crate::plan::{Effort, Pext};
+use crate::plan::Effort;
 use crate::program::{BinaryOp, Column, MISS, Program, Table};
 use crate::rule::{Match, Rule};
-use crate::structure::bits::{self, Aim, Bit, COARSE, EXACT, Index, Piece};
+use crate::structure::bits::{self, Aim, Bit, COARSE, Candidates, EXACT, Index, Reduced};
 use crate::structure::compare::result_column;
 use crate::structure::scalar::ScalarComparison;
 use crate::structure::{Cost, Input, Refusal, empty};
@@ -184,7 +184,7 @@ impl Direct {
                 table_bytes: 2 * self.cells.len(),
             }
         };
-        self.index.cost(input.machine.pext == Pext::Fast) + classes + found
+        self.index.cost(input.machine.pext) + classes + found
     }
 
     pub(crate) fn build(&self, input: &Input<'_>) -> Program {
@@ -193,7 +193,7 @@ impl Direct {
         }
         let mut b = input.program();
         let rows = b.table(self.rows(input));
-        let mut number = self.index.emit(&mut b);
+        let mut number = self.index.emit(&mut b, input.machine.pext);
         if !self.is_flat {
             let classes = b.table(flat("classes", "class", &self.cells));
             let cell = b.row(classes, number);
@@ -365,17 +365,23 @@ impl Search<'_> {
             return;
         }
         let layout = self.input.layout();
-        let mut pieces: Vec<Piece> = Vec::new();
+        let mut pieces = Vec::new();
         for &row in &self.input.rows {
             bits::pieces(layout, self.input.rule(row), COARSE, &mut pieces);
         }
+        let candidates = Candidates::new(layout, &pieces);
+        let pieces: Vec<Reduced> = pieces
+            .iter()
+            .map(|piece| candidates.reduce(piece))
+            .collect();
         let aim = Aim {
             max_bits: self.max_bits(SPARE_INDEX_BITS),
             capacity: 1.0,
             // No rule may be given up.
             max_wild: MAX_INDEX_BITS as u32,
         };
-        let bits = bits::choose(layout, &pieces, &aim).bits;
+        let chosen = candidates.choose(&pieces, &aim, &self.input.work);
+        let bits = candidates.bits(&chosen.candidates);
         for depth in bits.len().saturating_sub(DEPTHS - 1)..=bits.len() {
             self.consider(&bits[..depth], None);
         }

@@ -1,6 +1,6 @@
 //! A rule group: the rules that one index of key bits can tell apart, assigned to buckets.
 //!
-//! The bits are chosen by [`bits::choose`] so that they tell the rules apart. A rule goes to every cell that a key which it
+//! The bits are chosen by [`Candidates::choose`] so that they tell the rules apart. A rule goes to every cell that a key which it
 //! matches can select; rules with the fewest cells are placed first. A rule that is wild in many of the bits, or that finds
 //! one of its cells full, is *left over* as a whole, for the next group or the rest.
 //!
@@ -8,10 +8,12 @@
 //! bucket is harmless, since lanes compare exactly.
 
 use std::collections::HashMap;
+use std::ops::Range;
 
-use crate::plan::Effort;
+use crate::plan::{Effort, Work};
+use crate::rule::Rule;
 use crate::structure::Input;
-use crate::structure::bits::{self, Aim, COARSE, Chosen, FINE, Index, Piece};
+use crate::structure::bits::{self, Aim, COARSE, Candidates, FINE, Gather, Index, Reduced};
 
 /// Most bits of an index.
 const MAX_INDEX_BITS: usize = 20;
@@ -36,12 +38,17 @@ pub(crate) struct Assignment {
     pub(crate) left_over: Vec<u32>,
 }
 
+/// Units of work for splitting a rule into a piece, or for reducing one.
+const WORK_PER_PIECE: usize = 16;
+
 /// Calls `try_one` with each assignment that is worth a look: several choices of bits, depths of the index, and capacities
-/// out of `capacities`. At least one.
+/// out of `capacities`; as many as the work allows. `is_hopeless` says of an index, a capacity and a number of rules that are
+/// left over at least that nothing can come of them.
 pub(crate) fn for_each_assignment(
     input: &Input<'_>,
     rules: &[u32],
     capacities: &[u32],
+    is_hopeless: impl Fn(&Index, u32, usize) -> bool,
     mut try_one: impl FnMut(Assignment),
 ) {
     let layout = input.layout();
@@ -52,15 +59,18 @@ pub(crate) fn for_each_assignment(
     };
     // Every n-th rule, so that all parts of the list are heard.
     let step = rules.len().div_ceil(sample).max(1);
-    let mut pieces: Vec<Piece> = Vec::new();
+    let mut sample = Vec::new();
     for &rule in rules.iter().step_by(step) {
-        bits::pieces(
-            layout,
-            input.rule(input.rows[rule as usize]),
-            COARSE,
-            &mut pieces,
-        );
+        bits::pieces(layout, rule_of(input, rule), COARSE, &mut sample);
     }
+    let candidates = Candidates::new(layout, &sample);
+    let sample: Vec<Reduced> = sample
+        .iter()
+        .map(|piece| candidates.reduce(piece))
+        .collect();
+    let Some(reduced) = ReducedRules::new(input, rules, &candidates) else {
+        return;
+    };
     let smallest = capacities.iter().copied().min().unwrap_or(1) - 1;
     let mut tried = Vec::new();
     for max_wild in MAX_WILD {
@@ -69,23 +79,45 @@ pub(crate) fn for_each_assignment(
             capacity: f64::from(smallest) / step as f64,
             max_wild,
         };
-        let Chosen { bits, is_limited } = bits::choose(layout, &pieces, &aim);
-        for depth in depths(bits.len(), input.effort, rules.len()) {
-            let chosen = &bits[..depth];
+        let chosen = candidates.choose(&sample, &aim, &input.work);
+        let all = &chosen.candidates[..];
+        for depth in depths(all.len(), input.effort, rules.len()) {
+            let chosen = &all[..depth];
             if tried.iter().any(|known| known == chosen) {
                 continue;
             }
             tried.push(chosen.to_vec());
-            let index = Index::new(layout, chosen);
-            let placement = Placement::new(input, rules, &index);
+            let index = Index::new(layout, &candidates.bits(chosen));
+            if capacities
+                .iter()
+                .all(|&capacity| is_hopeless(&index, capacity, 0))
+            {
+                continue;
+            }
+            let Some(placement) = Placement::new(rules, &reduced, chosen, &input.work) else {
+                return;
+            };
             for &capacity in capacities {
-                try_one(placement.assign(index.clone(), capacity));
+                if is_hopeless(&index, capacity, placement.left_over.len()) {
+                    continue;
+                }
+                if !input.work.spend(placement.work(capacity)) {
+                    return;
+                }
+                let filled = placement.fill(capacity);
+                if !is_hopeless(&index, capacity, filled.left_over.len()) {
+                    try_one(filled.pack(index.clone()));
+                }
             }
         }
-        if !is_limited {
+        if !chosen.is_limited {
             break;
         }
     }
+}
+
+fn rule_of<'a>(input: &'a Input<'_>, rule: u32) -> &'a Rule {
+    input.rule(input.rows[rule as usize])
 }
 
 /// Depths of the index that are tried: more for few rules, only the deepest ones for many. A million rules take 5 s of
@@ -97,6 +129,61 @@ fn depths(max: usize, effort: Effort, rules: usize) -> std::ops::RangeInclusive<
         (Effort::Balanced | Effort::Fast, _) => 1,
     };
     max.saturating_sub(tried - 1)..=max
+}
+
+/// The pieces of each rule, reduced to the candidates for an index, so that rules are split once for all indexes.
+struct ReducedRules {
+    /// Pieces of one rule after the other, each once for a rule.
+    pieces: Vec<Reduced>,
+    /// Where the pieces of each rule end.
+    ends: Vec<usize>,
+}
+
+impl ReducedRules {
+    /// `None` where there is no work left.
+    fn new(input: &Input<'_>, rules: &[u32], candidates: &Candidates) -> Option<Self> {
+        let mut reduced = Self {
+            pieces: Vec::with_capacity(rules.len()),
+            ends: Vec::with_capacity(rules.len()),
+        };
+        let mut pieces = Vec::new();
+        for &rule in rules {
+            pieces.clear();
+            let fields = input.layout().fields().len();
+            bits::pieces(input.layout(), rule_of(input, rule), FINE, &mut pieces);
+            if !input.work.spend(WORK_PER_PIECE * (pieces.len() + fields)) {
+                return None;
+            }
+            let start = reduced.pieces.len();
+            reduced
+                .pieces
+                .extend(pieces.iter().map(|piece| candidates.reduce(piece)));
+            dedup_from(&mut reduced.pieces, start);
+            reduced.ends.push(reduced.pieces.len());
+        }
+        Some(reduced)
+    }
+
+    /// The pieces of each rule.
+    fn of_each(&self) -> impl Iterator<Item = &[Reduced]> {
+        let starts = std::iter::once(0).chain(self.ends.iter().copied());
+        starts
+            .zip(&self.ends)
+            .map(|(start, &end)| &self.pieces[start..end])
+    }
+}
+
+/// Sorts what lies behind `start`, and leaves out what is there twice.
+fn dedup_from<T: Copy + Ord>(all: &mut Vec<T>, start: usize) {
+    all[start..].sort_unstable();
+    let mut kept = start;
+    for at in start..all.len() {
+        if at == start || all[at] != all[kept - 1] {
+            all[kept] = all[at];
+            kept += 1;
+        }
+    }
+    all.truncate(kept);
 }
 
 /// The cells that each rule goes to.
@@ -113,34 +200,37 @@ struct Placement<'a> {
 }
 
 impl<'a> Placement<'a> {
-    fn new(input: &Input<'_>, rules: &'a [u32], index: &Index) -> Self {
+    /// The cells in the index of the `chosen` candidates; `None` where there is no work left to find them.
+    fn new(rules: &'a [u32], reduced: &ReducedRules, chosen: &[u8], work: &Work) -> Option<Self> {
+        if !work.spend(WORK_PER_PIECE * reduced.pieces.len()) {
+            return None;
+        }
+        let gather = Gather::new(
+            chosen
+                .iter()
+                .fold(0, |mask, candidate| mask | 1 << candidate),
+        );
         // The fixed and wild bits of each rule's pieces in the index, each once.
-        let mut runs: Vec<(u32, u32)> = Vec::new();
-        let mut members: Vec<(usize, std::ops::Range<usize>)> = Vec::with_capacity(rules.len());
-        let mut pieces = Vec::new();
-        for &rule in rules {
-            pieces.clear();
-            bits::pieces(
-                input.layout(),
-                input.rule(input.rows[rule as usize]),
-                FINE,
-                &mut pieces,
-            );
-            let mut own: Vec<(u32, u32)> = pieces.iter().map(|piece| index.cells(piece)).collect();
+        let mut runs: Vec<(u32, u32)> = Vec::with_capacity(reduced.pieces.len());
+        let mut members: Vec<(usize, Range<usize>)> = Vec::with_capacity(rules.len());
+        let mut own: Vec<(u32, u32)> = Vec::new();
+        for pieces in reduced.of_each() {
+            own.clear();
+            own.extend(pieces.iter().map(|piece| {
+                let (value, wild) = (gather.of(piece.value), gather.of(!piece.care));
+                (value as u32, wild as u32)
+            }));
             own.sort_unstable();
             own.dedup();
             let start = runs.len();
-            runs.extend(own);
-            let count = runs[start..]
-                .iter()
-                .map(|&(_, wild)| 1usize << wild.count_ones())
-                .sum();
-            members.push((count, start..runs.len()));
+            runs.extend_from_slice(&own);
+            let counts = own.iter().map(|&(_, wild)| 1usize << wild.count_ones());
+            members.push((counts.sum(), start..runs.len()));
         }
         let mut by_count: Vec<u32> = (0..rules.len() as u32).collect();
         by_count.sort_by_key(|&member| members[member as usize].0);
 
-        let cell_count = 1 << index.bits();
+        let cell_count = 1 << chosen.len();
         let mut copies = MAX_COPIES * (cell_count + rules.len());
         let mut placement = Self {
             rules,
@@ -151,7 +241,7 @@ impl<'a> Placement<'a> {
         };
         for member in by_count {
             let (count, range) = &members[member as usize];
-            if *count > copies {
+            if *count > copies || !work.spend(*count) {
                 placement.left_over.push(member);
                 continue;
             }
@@ -169,54 +259,79 @@ impl<'a> Placement<'a> {
                 }
             }
             if range.len() > 1 {
-                let mut own = placement.cells.split_off(start);
-                own.sort_unstable();
-                own.dedup();
-                placement.cells.extend(own);
+                dedup_from(&mut placement.cells, start);
             }
             placement
                 .order
                 .push((member, (placement.cells.len() - start) as u32));
         }
-        placement
+        Some(placement)
     }
 
-    fn assign(&self, index: Index, capacity: u32) -> Assignment {
+    /// Units of work that [`fill`](Self::fill), and packing what it yields, takes.
+    fn work(&self, capacity: u32) -> usize {
+        self.cells.len() + 4 * self.rules.len() + self.cell_count * (capacity as usize + 16)
+    }
+
+    fn fill(&self, capacity: u32) -> Filled {
         let room = capacity as usize - 1;
-        let mut filled = vec![0usize; self.cell_count];
-        let mut slots = vec![0u32; self.cell_count * room];
-        let mut left_over: Vec<u32> = self
-            .left_over
-            .iter()
-            .map(|&member| self.rules[member as usize])
-            .collect();
+        let mut filled = Filled {
+            capacity,
+            counts: vec![0; self.cell_count],
+            slots: vec![0; self.cell_count * room],
+            left_over: self
+                .left_over
+                .iter()
+                .map(|&member| self.rules[member as usize])
+                .collect(),
+        };
         let mut all_cells = &self.cells[..];
         for &(member, count) in &self.order {
             let rule = self.rules[member as usize];
             let (cells, others) = all_cells.split_at(count as usize);
             all_cells = others;
-            if cells.iter().any(|&cell| filled[cell as usize] == room) {
-                left_over.push(rule);
+            let is_full = |&cell: &u32| filled.counts[cell as usize] as usize == room;
+            if cells.iter().any(is_full) {
+                filled.left_over.push(rule);
                 continue;
             }
             for &cell in cells {
-                let fill = &mut filled[cell as usize];
-                slots[cell as usize * room + *fill] = rule;
-                *fill += 1;
+                let count = &mut filled.counts[cell as usize];
+                filled.slots[cell as usize * room + *count as usize] = rule;
+                *count += 1;
             }
         }
-        left_over.sort_unstable();
-        let lists = slots
+        filled
+    }
+}
+
+/// The rules of each cell.
+struct Filled {
+    capacity: u32,
+    /// How many rules each cell has.
+    counts: Vec<u32>,
+    /// They, with room for all but one of `capacity` in each cell.
+    slots: Vec<u32>,
+    left_over: Vec<u32>,
+}
+
+impl Filled {
+    /// Shares buckets between cells.
+    fn pack(mut self, index: Index) -> Assignment {
+        let room = self.capacity as usize - 1;
+        let lists = self
+            .slots
             .chunks(room)
-            .zip(&filled)
-            .map(|(list, &fill)| &list[..fill]);
+            .zip(&self.counts)
+            .map(|(list, &count)| &list[..count as usize]);
         let (cells, buckets) = pack(lists, room);
+        self.left_over.sort_unstable();
         Assignment {
             index,
-            capacity,
+            capacity: self.capacity,
             cells,
             buckets,
-            left_over,
+            left_over: self.left_over,
         }
     }
 }
@@ -226,9 +341,16 @@ fn pack<'a>(lists: impl Iterator<Item = &'a [u32]>, room: usize) -> (Vec<u32>, V
     let mut buckets: Vec<Vec<u32>> = Vec::new();
     let mut known: HashMap<&[u32], u32> = HashMap::new();
     let mut cells = Vec::new();
+    let mut before: Option<(&[u32], u32)> = None;
     for list in lists {
+        // Neighbouring cells share rules most often.
+        if let Some((same, bucket)) = before
+            && same == list
+        {
+            cells.push(bucket);
+            continue;
+        }
         let bucket = *known.entry(list).or_insert_with(|| {
-            // Neighbouring cells share rules most often.
             if let Some(last) = buckets.last_mut() {
                 let new: Vec<u32> = list
                     .iter()
@@ -243,6 +365,7 @@ fn pack<'a>(lists: impl Iterator<Item = &'a [u32]>, room: usize) -> (Vec<u32>, V
             buckets.push(list.to_vec());
             buckets.len() as u32 - 1
         });
+        before = Some((list, bucket));
         cells.push(bucket);
     }
     for bucket in &mut buckets {

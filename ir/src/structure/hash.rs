@@ -33,6 +33,14 @@ const MAX_KEPT_NUMBERS: usize = 2;
 /// Sets of multipliers that are tried.
 const MAX_SEEDS: u32 = 8;
 
+/// A lookup costs at least this: one number.
+pub(crate) const FLOOR: Cost = Cost {
+    instructions: 20.0,
+    dependent_loads: 1.0,
+    lines: 2.0,
+    table_bytes: 0,
+};
+
 /// A hash whose bits are known; the function itself is searched when it is built.
 pub(crate) struct Hash {
     /// The bits that all rules look at, in the bytes in which rules differ.

@@ -22,7 +22,11 @@ pub(crate) struct Blocks {
 impl Blocks {
     /// Blocks for the rules of these rows, at least one.
     pub(crate) fn prepare(input: &Input<'_>, rows: &[u32]) -> Result<Self, Refusal> {
-        let comparison = Comparison::new(input.layout(), rows.iter().map(|&row| input.rule(row)));
+        let comparison = if rows.len() == input.rows.len() {
+            input.comparison().clone()
+        } else {
+            Comparison::new(input.layout(), rows.iter().map(|&row| input.rule(row)))
+        };
         let blocks = rows.len().div_ceil(input.machine.lanes.into()) as u64;
         let steps = blocks.saturating_mul((4.0 * comparison.block_cost().instructions) as u64);
         if blocks > u64::from(MAX_TRIPS) || steps > MAX_STEPS {
@@ -130,6 +134,15 @@ impl Linear {
             Some(Blocks::prepare(input, &input.rows)?)
         };
         Ok(Self { blocks })
+    }
+
+    /// What a lookup costs at least: one test of each block.
+    pub(crate) fn floor(input: &Input<'_>) -> Cost {
+        let blocks = input.rows.len() as f64 / f64::from(input.machine.lanes);
+        Cost {
+            instructions: 9.0 * blocks,
+            ..Cost::default()
+        }
     }
 
     pub(crate) fn cost(&self, input: &Input<'_>) -> Cost {

@@ -39,12 +39,13 @@ use std::str::FromStr;
 use thiserror::Error;
 
 use crate::builder::ProgramBuilder;
-use crate::entity::ValueId;
+use crate::entity::{FieldId, ValueId};
 use crate::key::KeyLayout;
-use crate::plan::{Effort, Machine};
+use crate::plan::{Effort, Machine, Work};
 use crate::program::{BinaryOp, MISS, Program};
 use crate::rule::Rule;
 use crate::rule_set::RuleSet;
+use crate::structure::compare::Comparison;
 use crate::structure::segments::Segments;
 
 /// The name of a lookup structure.
@@ -74,7 +75,7 @@ pub enum Structure {
 }
 
 impl Structure {
-    /// All structures, in the order in which ties between them are decided.
+    /// All structures.
     pub const ALL: [Self; 10] = [
         Self::Inline,
         Self::Hash,
@@ -156,8 +157,12 @@ pub(crate) struct Input<'a> {
     pub(crate) default: Option<u32>,
     pub(crate) machine: Machine,
     pub(crate) effort: Effort,
+    /// How much planning may still do.
+    pub(crate) work: Work,
     /// See [`segments`](Self::segments).
     pub(crate) segments: OnceCell<Result<Segments, Refusal>>,
+    /// See [`comparison`](Self::comparison).
+    pub(crate) comparison: OnceCell<Comparison>,
 }
 
 impl Input<'_> {
@@ -174,6 +179,37 @@ impl Input<'_> {
     pub(crate) fn segments(&self) -> Result<&Segments, Refusal> {
         let segments = self.segments.get_or_init(|| Segments::new(self));
         segments.as_ref().map_err(Clone::clone)
+    }
+
+    /// The tests of all rules in lanes; computed once.
+    pub(crate) fn comparison(&self) -> &Comparison {
+        let rules = || self.rows.iter().map(|&row| self.rule(row));
+        self.comparison
+            .get_or_init(|| Comparison::new(self.layout(), rules()))
+    }
+
+    /// How many bytes of the fields the rules' lower ends differ in.
+    pub(crate) fn differing_bytes(&self) -> u32 {
+        let differing = |id: FieldId| {
+            let field = self.layout().field(id);
+            let mut lowers = self
+                .rows
+                .iter()
+                .map(|&row| self.rule(row).matches[id.index()].lower(field));
+            let first = lowers.next().unwrap_or(0);
+            lowers.fold(0, |differing, lower| differing | lower ^ first)
+        };
+        let bytes = |differing: u128| {
+            differing
+                .to_le_bytes()
+                .into_iter()
+                .filter(|&byte| byte != 0)
+                .count()
+        };
+        self.layout()
+            .field_ids()
+            .map(|id| bytes(differing(id)) as u32)
+            .sum()
     }
 
     /// An empty program for these rules.
@@ -201,8 +237,8 @@ pub(crate) fn empty(input: &Input<'_>) -> Program {
     b.finish()
 }
 
-/// Why a structure cannot hold a rule set.
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
+/// Why a structure cannot hold a rule set, or was not tried.
+#[derive(Clone, Debug, PartialEq, Error)]
 #[non_exhaustive]
 pub enum Refusal {
     /// Too many rules for it.
@@ -279,6 +315,15 @@ pub enum Refusal {
         /// The limit.
         max: usize,
     },
+    /// It was not prepared: a lookup would take longer than one in a structure that had been.
+    #[error("not tried: a lookup would take {at_least:.1} ns or more")]
+    Slower {
+        /// The least that a lookup would take, in nanoseconds.
+        at_least: f64,
+    },
+    /// Planning may do no more.
+    #[error("not tried: the work that planning may be is done")]
+    OutOfWork,
     /// A lookup would take more steps than a program may.
     #[error("a lookup would take {steps} steps, at most {max} are possible")]
     TooLong {

@@ -44,6 +44,14 @@ const FEWER_BITS: u8 = 6;
 /// Vectors of the nodes of the trees that are tried, the last one the leaf's.
 const TREES: [&[u32]; 6] = [&[1], &[2], &[1, 1], &[1, 2], &[2, 1], &[2, 2]];
 
+/// A lookup costs at least this: a node of one vector.
+pub(crate) const FLOOR: Cost = Cost {
+    instructions: 14.0,
+    dependent_loads: 1.0,
+    lines: 1.0,
+    table_bytes: 0,
+};
+
 /// Trees selected by an index.
 pub(crate) struct Radix {
     index: Index,

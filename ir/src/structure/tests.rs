@@ -2,10 +2,10 @@
 
 use quickcheck::{QuickCheck, TestResult};
 
-use super::bits::{self, Aim, COARSE, FINE, Index};
+use super::bits::{self, Aim, COARSE, Candidates, FINE, Gather, Index, Reduced};
 use super::compare::Comparison;
 use super::windows::windows;
-use crate::plan::{Choice, Options, PlanError, normalise, plan};
+use crate::plan::{Choice, Options, PlanError, Work, normalise, plan};
 use crate::program::MISS;
 use crate::{Field, KeyLayout, Match, Overlap, Refusal, Rule, RuleSet, Structure};
 
@@ -113,9 +113,91 @@ fn bits_that_tell_nothing_apart_are_not_chosen() {
         capacity: 1.0,
         max_wild: 1,
     };
-    let mut chosen = bits::choose(&layout, &pieces, &aim).bits;
+    let candidates = Candidates::new(&layout, &pieces);
+    let pieces: Vec<Reduced> = pieces
+        .iter()
+        .map(|piece| candidates.reduce(piece))
+        .collect();
+    let chosen = candidates.choose(&pieces, &aim, &Work::new(u64::MAX));
+    let mut chosen = candidates.bits(&chosen.candidates);
     chosen.sort_unstable();
     assert_eq!(chosen, [4, 5]);
+}
+
+#[test]
+fn qc_gathered_bits_are_those_of_the_mask_side_by_side() {
+    fn holds(mask: u64, x: u64) -> bool {
+        let of_mask = (0..64).filter(|bit| mask >> bit & 1 == 1);
+        let expected = of_mask
+            .enumerate()
+            .fold(0, |bits, (to, from)| bits | (x >> from & 1) << to);
+        Gather::new(mask).of(x) == expected
+    }
+    QuickCheck::new()
+        .tests(2000)
+        .min_tests_passed(2000)
+        .quickcheck(holds as fn(u64, u64) -> bool);
+}
+
+/// Random values of 32 bits, of which half are wild in some bits.
+fn random_pieces(layout: &KeyLayout, values: &[(u16, u16)]) -> Vec<bits::Piece> {
+    let mut pieces = Vec::new();
+    for &(value, wild) in values {
+        let mask = Match::Mask {
+            value: u128::from(value & !wild),
+            mask: u128::from(!wild),
+        };
+        let rule = Rule::new([
+            mask.canonical(&layout.fields()[0]),
+            Match::Exact(u128::from(value % 7)),
+        ]);
+        bits::pieces(layout, &rule, COARSE, &mut pieces);
+    }
+    pieces
+}
+
+#[test]
+fn qc_choosing_bits_agrees_with_its_definition() {
+    /// The first bit: the badness of both halves of the only cell, piece by piece.
+    fn holds(values: Vec<(u16, u16)>, capacity: u8) -> TestResult {
+        let layout = ports();
+        let pieces = random_pieces(&layout, &values);
+        let capacity = f64::from(capacity % 16) + 0.5;
+        let candidates = Candidates::new(&layout, &pieces);
+        let reduced: Vec<Reduced> = pieces
+            .iter()
+            .map(|piece| candidates.reduce(piece))
+            .collect();
+        let aim = Aim {
+            max_bits: 1,
+            capacity,
+            max_wild: 1,
+        };
+        let chosen = candidates
+            .choose(&reduced, &aim, &Work::new(u64::MAX))
+            .candidates;
+        let badness =
+            |count: usize| (count as f64 - capacity / 2.0).max(0.0).powi(2) + count as f64;
+        let score = |candidate: u8| {
+            let halves = [0, 1].map(|side| {
+                let goes =
+                    |p: &&Reduced| p.care >> candidate & 1 == 0 || p.value >> candidate & 1 == side;
+                badness(reduced.iter().filter(goes).count())
+            });
+            halves[0] + halves[1]
+        };
+        match chosen[..] {
+            [] => TestResult::discard(),
+            [best, ..] => TestResult::from_bool(
+                score(best) < badness(reduced.len())
+                    && candidates.all().all(|other| score(best) <= score(other)),
+            ),
+        }
+    }
+    QuickCheck::new()
+        .tests(2000)
+        .min_tests_passed(500)
+        .quickcheck(holds as fn(Vec<(u16, u16)>, u8) -> TestResult);
 }
 
 #[test]

@@ -37,6 +37,14 @@ use crate::table::TableWriter;
 /// Most vectors of the root, which no load has to wait for.
 const ROOT_VECTORS: u32 = 4;
 
+/// A lookup costs at least this: a root of one vector.
+pub(crate) const FLOOR: Cost = Cost {
+    instructions: 10.0,
+    dependent_loads: 1.0,
+    lines: 0.5,
+    table_bytes: 0,
+};
+
 /// One search tree over all segments.
 pub(crate) struct Tree {
     forest: Forest,

@@ -55,6 +55,23 @@ fn with_next(stages: &[Stage]) -> impl Iterator<Item = (&Stage, Option<&Stage>)>
     stages.iter().zip(next)
 }
 
+/// Which number is the first, which bit, and the rule's row; the comparison of what all rules have in common.
+const FIXED: Cost = Cost {
+    instructions: 20.0,
+    dependent_loads: 2.0,
+    lines: 1.0,
+    table_bytes: 0,
+};
+
+/// One piece that matches before the last stage: its number again, its row of the map and the bits that it sets. Two branches
+/// that cannot be foreseen are worth about 60 instructions.
+const MAP: Cost = Cost {
+    instructions: 90.0,
+    dependent_loads: 3.0,
+    lines: 2.0,
+    table_bytes: 0,
+};
+
 /// Stages, the first one first; none without rules.
 pub(crate) struct Pipapo {
     stages: Vec<Stage>,
@@ -84,24 +101,31 @@ impl Pipapo {
         Ok(Self { stages })
     }
 
-    pub(crate) fn cost(&self) -> Cost {
-        let mut sum = Cost {
-            // Which number is the first, which bit, and the rule's row; the comparison of what all rules have in common.
-            instructions: 20.0,
-            dependent_loads: 2.0,
-            lines: 1.0,
-            table_bytes: 0,
+    /// What a lookup costs at least: a bit for each rule in each byte of the key in which lower ends differ, or a map.
+    pub(crate) fn floor(input: &Input<'_>) -> Cost {
+        let vectors = input.rows.len() as f64 / 256.0;
+        let groups = f64::from(input.differing_bytes());
+        let one_stage = Cost {
+            instructions: groups * (vectors + 7.0) + 4.0 * vectors,
+            lines: groups * vectors / 2.0,
+            ..Cost::default()
         };
+        let two_stages = Cost {
+            instructions: groups * 7.0 + 4.0 * vectors,
+            ..MAP
+        };
+        FIXED + input.machine.cheaper(one_stage, two_stages)
+    }
+
+    pub(crate) fn cost(&self) -> Cost {
+        let mut sum = FIXED;
         for (i, (stage, next)) in with_next(&self.stages).enumerate() {
             sum = sum + stage.cost(i == 0);
             let of_pieces = match next {
                 None => stage.rules_bytes(),
                 Some(next) => {
-                    // One piece that matches: its number again, its row of the map and the bits that it sets. Two branches
-                    // that cannot be foreseen are worth about 60 instructions.
-                    sum.instructions += 4.0 * stage.group_count() as f64 + 90.0;
-                    sum.dependent_loads += 3.0;
-                    sum.lines += 2.0;
+                    sum.instructions += 4.0 * stage.group_count() as f64;
+                    sum = sum + MAP;
                     stage.map_bytes(next)
                 }
             };
