@@ -1,7 +1,7 @@
 //! Where tables and constants live: in the pool behind the code, or in the region of large tables.
 //!
 //! ```text
-//! pool    | small tables, each at a multiple of 64 | vector constants, each at a multiple of 32 |
+//! pool    | small tables, each at a multiple of 64 | vector constants, each at a multiple of its size |
 //! region  | large tables, each at a multiple of 64 |
 //! ```
 //!
@@ -22,16 +22,13 @@ const MAX_POOL_TABLE: usize = 4 << 10;
 const MAX_POOL_TABLES: usize = 64 << 10;
 /// Addresses that differ by a multiple of this share a set of the first-level cache on most machines.
 const PAGE: usize = 4 << 10;
-/// Bytes of a vector constant.
-pub(crate) const VECTOR_BYTES: usize = 32;
-
 /// The pool while it grows, and the tables of the region with their offsets.
 #[derive(Debug)]
 pub(crate) struct ConstantPool {
     bytes: Vec<u8>,
     tables: Vec<Placement>,
     region: Region,
-    vectors: HashMap<[u8; VECTOR_BYTES], usize>,
+    vectors: HashMap<Box<[u8]>, usize>,
 }
 
 impl ConstantPool {
@@ -73,14 +70,16 @@ impl ConstantPool {
         self.tables[id.index()]
     }
 
-    /// Offset in the pool of a vector constant.
-    pub(crate) fn vector(&mut self, constant: [u8; VECTOR_BYTES]) -> usize {
-        *self.vectors.entry(constant).or_insert_with(|| {
-            let start = self.bytes.len().next_multiple_of(VECTOR_BYTES);
-            self.bytes.resize(start, 0);
-            self.bytes.extend_from_slice(&constant);
-            start
-        })
+    /// Offset in the pool of the constant of a vector, or of each of its lanes.
+    pub(crate) fn vector(&mut self, constant: &[u8]) -> usize {
+        if let Some(&start) = self.vectors.get(constant) {
+            return start;
+        }
+        let start = self.bytes.len().next_multiple_of(constant.len());
+        self.bytes.resize(start, 0);
+        self.bytes.extend_from_slice(constant);
+        self.vectors.insert(constant.into(), start);
+        start
     }
 
     /// Bytes of the pool so far.
@@ -148,9 +147,9 @@ mod tests {
     #[test]
     fn equal_constants_are_stored_once_and_aligned() {
         let mut pool = ConstantPool::new(&[table(3)]);
-        assert_eq!(pool.vector([1; 32]), 32);
-        assert_eq!(pool.vector([2; 32]), 64);
-        assert_eq!(pool.vector([1; 32]), 32);
+        assert_eq!(pool.vector(&[1; 32]), 32);
+        assert_eq!(pool.vector(&[2; 32]), 64);
+        assert_eq!(pool.vector(&[1; 32]), 32);
         assert_eq!(pool.len(), 96);
     }
 }

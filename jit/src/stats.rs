@@ -95,7 +95,10 @@ fn reads_memory(instruction: &Instruction, infos: &mut InstructionInfoFactory) -
     let info = infos.info(instruction);
     (0..instruction.op_count()).any(|i| {
         instruction.op_kind(i) == OpKind::Memory
-            && matches!(info.op_access(i), OpAccess::Read | OpAccess::ReadWrite)
+            && matches!(
+                info.op_access(i),
+                OpAccess::Read | OpAccess::CondRead | OpAccess::ReadWrite
+            )
     })
 }
 

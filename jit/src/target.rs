@@ -23,6 +23,8 @@ pub struct Features {
     pub popcnt: bool,
     /// Whether `pext` runs in one step; it is microcoded on AMD before Zen 3.
     pub fast_pext: bool,
+    /// AVX-512 F, BW, DQ and VL: no server CPU has one of the last three without the others.
+    pub avx512: bool,
 }
 
 /// Sizes of the caches that one core sees, in bytes.
@@ -43,6 +45,8 @@ pub struct Target {
     pub isa: Isa,
     /// Extensions that may be used.
     pub features: Features,
+    /// Width of the widest vector register that may be used; what is no such width counts as the next narrower one.
+    pub max_vector_bits: u16,
     /// Cache sizes, for the planner.
     pub caches: Caches,
 }
@@ -59,7 +63,9 @@ impl Target {
                 movbe: true,
                 popcnt: true,
                 fast_pext: true,
+                avx512: false,
             },
+            max_vector_bits: 256,
             caches: Caches {
                 l1d: 32 << 10,
                 l2: 1 << 20,
@@ -68,10 +74,20 @@ impl Target {
         }
     }
 
-    /// Lanes of 32 bits in one vector register.
+    /// The named target `x86_64-avx512`: the one above with AVX-512 F, BW, DQ and VL and 512-bit registers.
+    #[must_use]
+    pub const fn x86_64_avx512() -> Self {
+        let mut target = Self::x86_64_avx2();
+        target.features.avx512 = true;
+        target.max_vector_bits = 512;
+        target
+    }
+
+    /// Lanes of 32 bits in the widest vector register.
     #[must_use]
     pub const fn lanes(&self) -> u8 {
         match self.isa {
+            Isa::X86_64 if self.features.avx512 && self.max_vector_bits >= 512 => 16,
             Isa::X86_64 => 8,
         }
     }
@@ -80,6 +96,7 @@ impl Target {
 impl fmt::Display for Target {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.isa {
+            Isa::X86_64 if self.features.avx512 => f.write_str("x86_64-avx512"),
             Isa::X86_64 => f.write_str("x86_64-avx2"),
         }
     }

@@ -39,6 +39,7 @@ pub struct ClassifierBuilder {
     effort: Effort,
     table_budget: usize,
     code_budget: usize,
+    max_vector_bits: u16,
     audit: bool,
     memory: Arc<dyn CodeMemory>,
     cpu: Cpu,
@@ -52,6 +53,7 @@ impl Default for ClassifierBuilder {
             effort: Effort::Balanced,
             table_budget: 1 << 30,
             code_budget: 64 << 20,
+            max_vector_bits: 512,
             audit: cfg!(debug_assertions),
             memory: OsMemory::shared(),
             cpu: *Cpu::host(),
@@ -95,6 +97,16 @@ impl ClassifierBuilder {
         self
     }
 
+    /// Width of the widest vector registers that machine code may use, 256 or 512; 512 unless set.
+    ///
+    /// What is no such width counts as the next narrower one, and 256 is the least: at 256 the engine
+    /// [`Avx512`](EngineKind::Avx512) still has its mask registers.
+    #[must_use]
+    pub fn max_vector_bits(mut self, bits: u16) -> Self {
+        self.max_vector_bits = bits;
+        self
+    }
+
     /// Whether the finished code is proved harmless before it is first called; on in debug builds unless set.
     #[must_use]
     pub fn audit(mut self, audit: bool) -> Self {
@@ -123,7 +135,9 @@ impl ClassifierBuilder {
     /// Where an engine or a structure was asked for by name and cannot serve, or this library is at fault.
     pub fn compile(&self, rules: &RuleSet) -> Result<Classifier, BuildError> {
         let mut build = Build::new(self, rules);
-        let mut kind = self.engine.unwrap_or_else(|| build.preferred());
+        let named = self.engine.or_else(|| build.preferred());
+        build.is_named = named.is_some();
+        let mut kind = named.unwrap_or(EngineKind::ALL[0]);
         let mut engine = build.engine(kind);
         for next in kind.order_from().skip(1) {
             match &engine {
@@ -146,24 +160,23 @@ impl ClassifierBuilder {
         }
     }
 
-    fn options(&self) -> Options {
+    fn options(&self, lanes: u8) -> Options {
         let Cpu {
             features, caches, ..
         } = self.cpu;
         Options {
             structure: self.structure.map_or(Choice::Auto, Choice::Only),
             effort: self.effort,
-            machine: machine(features, caches),
+            machine: machine(features, caches, lanes),
             table_budget: self.table_budget,
         }
     }
 }
 
 /// What the planner has to know of a machine.
-pub(crate) fn machine(features: Features, caches: Caches) -> Machine {
+pub(crate) fn machine(features: Features, caches: Caches, lanes: u8) -> Machine {
     Machine {
-        // The interpreter takes vectors of any width, so the widest engine decides.
-        lanes: 8,
+        lanes,
         pext: if features.fast_pext {
             Pext::Fast
         } else {
@@ -179,7 +192,9 @@ pub(crate) fn machine(features: Features, caches: Caches) -> Machine {
 struct Build<'a> {
     settings: &'a ClassifierBuilder,
     rules: &'a RuleSet,
-    /// Made once, for the first engine that wants one.
+    /// Whether the engine to start with was asked for, by the caller or by `PKTJIT_ENGINE`.
+    is_named: bool,
+    /// Made for the first engine that wants one, and again where the next one cannot take it.
     plan: Option<Result<Plan, PlanError>>,
     why: String,
     stats: Stats,
@@ -190,6 +205,7 @@ impl<'a> Build<'a> {
         Self {
             settings,
             rules,
+            is_named: false,
             plan: None,
             why: String::new(),
             stats: Stats {
@@ -200,17 +216,17 @@ impl<'a> Build<'a> {
         }
     }
 
-    /// Where the search starts if no engine was asked for.
-    fn preferred(&mut self) -> EngineKind {
+    /// Where the search starts if the caller asked for no engine.
+    fn preferred(&mut self) -> Option<EngineKind> {
         match cpu::engine_override().map(|name| (name, name.parse::<EngineKind>())) {
-            None | Some(("auto", _)) => EngineKind::ALL[0],
+            None | Some(("auto", _)) => None,
             Some((name, Ok(kind))) => {
                 self.note(format_args!("PKTJIT_ENGINE={name} goes first"));
-                kind
+                Some(kind)
             }
             Some((name, Err(error))) => {
                 self.note(format_args!("PKTJIT_ENGINE={name} is ignored: {error}"));
-                EngineKind::ALL[0]
+                None
             }
         }
     }
@@ -219,10 +235,15 @@ impl<'a> Build<'a> {
         let _ = writeln!(self.why, "{line}");
     }
 
-    fn plan(&mut self) -> Result<&Plan, BuildError> {
+    /// A plan that asks for no more than so many lanes.
+    fn plan(&mut self, lanes: u8) -> Result<&Plan, BuildError> {
         let (settings, rules, stats) = (self.settings, self.rules, &mut self.stats);
+        if matches!(&self.plan, Some(Ok(plan)) if plan.decision().lanes() > lanes) {
+            self.plan = None;
+        }
+        let options = settings.options(lanes);
         self.plan
-            .get_or_insert_with(|| timed(&mut stats.plan_time, || plan(rules, &settings.options())))
+            .get_or_insert_with(|| timed(&mut stats.plan_time, || plan(rules, &options)))
             .as_ref()
             .map_err(|error| error.clone().into())
     }
@@ -235,9 +256,10 @@ impl<'a> Build<'a> {
         kind.check(&self.settings.cpu)
             .map_err(|reason| refused(reason.into()))?;
         match kind {
-            EngineKind::Avx2 => self.native(refused).map(Engine::Native),
+            EngineKind::Avx512 | EngineKind::Avx2 => self.native(kind, refused).map(Engine::Native),
             EngineKind::Interp => {
-                let program = self.plan()?.program().clone();
+                // It takes vectors of any width; with these it runs what `avx2` would.
+                let program = self.plan(8)?.program().clone();
                 self.stats.table_bytes = table_bytes(&program);
                 Ok(Engine::Interp(Interpreter::new(program)))
             }
@@ -248,13 +270,24 @@ impl<'a> Build<'a> {
         }
     }
 
-    fn native(&mut self, refused: impl Fn(String) -> BuildError) -> Result<NativeCode, BuildError> {
+    fn native(
+        &mut self,
+        kind: EngineKind,
+        refused: impl Fn(String) -> BuildError,
+    ) -> Result<NativeCode, BuildError> {
         let settings = self.settings;
-        let target = settings
-            .cpu
-            .target()
-            .map_err(|reason| refused(reason.into()))?;
-        let program = self.plan()?.program().clone();
+        let target = match kind {
+            EngineKind::Avx512 => settings.cpu.avx512_target(),
+            _ => settings.cpu.target(),
+        };
+        let mut target = target.map_err(|reason| refused(reason.into()))?;
+        target.max_vector_bits = target.max_vector_bits.min(settings.max_vector_bits);
+        let is_named = self.is_named;
+        let plan = self.plan(target.lanes())?;
+        if kind == EngineKind::Avx512 && !is_named && plan.decision().lanes() <= 8 {
+            return Err(refused("the plan gains nothing from sixteen lanes".into()));
+        }
+        let program = plan.program().clone();
         let mut stats = self.stats;
         let code =
             timed(&mut stats.compile_time, || compile(&program, &target)).map_err(|error| {
@@ -294,7 +327,7 @@ impl<'a> Build<'a> {
     fn finish(mut self, kind: EngineKind, engine: Engine) -> Classifier {
         self.note(format_args!("engine     {kind}"));
         let structure = match (kind, self.plan.take()) {
-            (EngineKind::Avx2 | EngineKind::Interp, Some(Ok(plan))) => {
+            (EngineKind::Avx512 | EngineKind::Avx2 | EngineKind::Interp, Some(Ok(plan))) => {
                 let decision = plan.decision();
                 self.note(decision.to_string().trim_end());
                 self.stats.live_rules = decision.live_rules();

@@ -1,8 +1,8 @@
 //! What this machine can run, decided once per process.
 //!
 //! [`Cpu::decide`] is one pure function over the registers that CPUID and XGETBV return, so that tests feed it tables. Two
-//! things have to agree before AVX2 code may run: the CPU has the instructions, and the operating system saves the upper
-//! halves of the vector registers when it switches threads. Asking the CPU alone crashes on the machines where they differ.
+//! things have to agree before AVX2 or AVX-512 code may run: the CPU has the instructions, and the operating system saves
+//! what they use of the registers when it switches threads. Asking the CPU alone crashes on the machines where they differ.
 //!
 //! `PKTJIT_ENGINE` is read here too, because it is just as fixed for the life of the process.
 
@@ -15,7 +15,9 @@ use pktjit_jit::{Caches, Features, Isa, Target};
 pub struct Cpu {
     /// Whether AVX2 code runs, or what is missing.
     pub avx2: Result<(), &'static str>,
-    /// Extensions that AVX2 code may use besides.
+    /// Whether AVX-512 code runs where AVX2 code does, or what is missing.
+    pub avx512: Result<(), &'static str>,
+    /// Extensions that AVX2 code may use besides, and AVX-512 code too.
     pub features: Features,
     /// Cache sizes of one core.
     pub caches: Caches,
@@ -57,8 +59,21 @@ impl Cpu {
         self.avx2.map(|()| Target {
             isa: Isa::X86_64,
             features: self.features,
+            max_vector_bits: 256,
             caches: self.caches,
         })
+    }
+
+    /// What AVX-512 code for this machine is made for.
+    ///
+    /// # Errors
+    /// What the machine lacks.
+    pub fn avx512_target(&self) -> Result<Target, &'static str> {
+        let mut target = self.target()?;
+        self.avx512?;
+        target.features.avx512 = true;
+        target.max_vector_bits = 512;
+        Ok(target)
     }
 
     /// Whether code that was made for `target` runs here.
@@ -79,6 +94,7 @@ impl Cpu {
                 (asked.bmi2, here.bmi2),
                 (asked.movbe, here.movbe),
                 (asked.popcnt, here.popcnt),
+                (asked.avx512, self.avx512.is_ok()),
             ]
             .iter()
             .all(|&(asked, here)| here || !asked)
@@ -95,11 +111,22 @@ impl Cpu {
         let (bmi1, avx2, bmi2) = (leaf7(3), leaf7(5), leaf7(8));
         // Bit 1 is the state of the xmm registers, bit 2 that of the upper halves of the ymm registers.
         let saves_ymm = cpuid.xcr0 & 0b110 == 0b110;
+        // F, DQ, BW, VL.
+        let avx512 = [16, 17, 30, 31].into_iter().all(leaf7);
+        // Bits 5 to 7: mask registers, upper halves of zmm0 to zmm15, and zmm16 to zmm31.
+        let saves_zmm = saves_ymm && cpuid.xcr0 & 0xe0 == 0xe0;
         Self {
             avx2: if !(avx && avx2) {
                 Err("the CPU has no AVX2")
             } else if !(osxsave && saves_ymm) {
                 Err("the operating system does not save the AVX registers")
+            } else {
+                Ok(())
+            },
+            avx512: if !avx512 {
+                Err("the CPU has no AVX-512 with F, BW, DQ and VL")
+            } else if !(osxsave && saves_zmm) {
+                Err("the operating system does not save the AVX-512 registers")
             } else {
                 Ok(())
             },
@@ -109,6 +136,7 @@ impl Cpu {
                 movbe,
                 popcnt,
                 fast_pext: bmi2 && cpuid.has_fast_pext(),
+                avx512: false,
             },
             caches: cpuid.caches(),
         }
@@ -212,6 +240,7 @@ fn detect() -> Cpu {
 fn detect() -> Cpu {
     Cpu {
         avx2: Err("this is not an x86-64 machine"),
+        avx512: Err("this is not an x86-64 machine"),
         features: Features::default(),
         caches: DEFAULT_CACHES,
     }
@@ -268,6 +297,42 @@ mod tests {
                 "{leaf1:#x} {leaf7:#x} {xcr0:#x}"
             );
             assert_eq!(cpu.target().is_ok(), expected);
+        }
+    }
+
+    /// Hypervisors hide bits of either side, and an operating system may save ymm registers alone.
+    #[test]
+    fn avx512_wants_all_four_extensions_and_all_three_states() {
+        let four = AVX2 | 1 << 16 | 1 << 17 | 1 << 30 | 1 << 31;
+        for (leaf1, leaf7, xcr0, expected) in [
+            (OSXSAVE | AVX, four, 0xe7, true),
+            (OSXSAVE | AVX, four, 0xe6, true),
+            (OSXSAVE | AVX, four, 0x2e7, true),
+            (OSXSAVE | AVX, four, 0x07, false),
+            (OSXSAVE | AVX, four, 0x27, false),
+            (OSXSAVE | AVX, four, 0x67, false),
+            (OSXSAVE | AVX, four, 0xc7, false),
+            (OSXSAVE | AVX, four, 0xe3, false),
+            (AVX, four, 0xe7, false),
+            (OSXSAVE, four, 0xe7, false),
+            (OSXSAVE | AVX, four & !AVX2, 0xe7, false),
+            (OSXSAVE | AVX, four & !(1 << 16), 0xe7, false),
+            (OSXSAVE | AVX, four & !(1 << 17), 0xe7, false),
+            (OSXSAVE | AVX, four & !(1 << 30), 0xe7, false),
+            (OSXSAVE | AVX, four & !(1 << 31), 0xe7, false),
+            (OSXSAVE | AVX, AVX2, 0xe7, false),
+        ] {
+            let cpu = Cpu::decide(&leaves(leaf1, leaf7, xcr0));
+            let target = cpu.avx512_target();
+            assert_eq!(target.is_ok(), expected, "{leaf1:#x} {leaf7:#x} {xcr0:#x}");
+            assert!(!cpu.runs(&Target::x86_64_avx512()), "no BMI here");
+            if let Ok(target) = target {
+                assert!(cpu.runs(&target));
+                assert_eq!(
+                    (target.lanes(), target.to_string()),
+                    (16, "x86_64-avx512".into())
+                );
+            }
         }
     }
 
@@ -364,6 +429,7 @@ mod tests {
             |features: &mut Features| features.bmi2 = true,
             |features: &mut Features| features.movbe = true,
             |features: &mut Features| features.popcnt = true,
+            |features: &mut Features| features.avx512 = true,
         ] {
             let mut target = plain;
             set(&mut target.features);
@@ -378,6 +444,11 @@ mod tests {
     fn detection_agrees_with_the_standard_library() {
         let cpu = Cpu::host();
         assert_eq!(cpu.avx2.is_ok(), is_x86_feature_detected!("avx2"));
+        let four = is_x86_feature_detected!("avx512f")
+            && is_x86_feature_detected!("avx512bw")
+            && is_x86_feature_detected!("avx512dq")
+            && is_x86_feature_detected!("avx512vl");
+        assert_eq!(cpu.avx512_target().is_ok(), four);
         if cpu.avx2.is_ok() {
             assert_eq!(cpu.features.bmi1, is_x86_feature_detected!("bmi1"));
             assert_eq!(cpu.features.bmi2, is_x86_feature_detected!("bmi2"));

@@ -17,6 +17,8 @@ use crate::entry::NativeCode;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum EngineKind {
+    /// Machine code with 512-bit vectors and mask registers, on x86-64.
+    Avx512,
     /// Machine code with 256-bit vectors, on x86-64.
     Avx2,
     /// The interpreter of the program that the machine code would be made from, on any machine.
@@ -33,21 +35,22 @@ pub enum ParseEngineError {
     #[error("engine `{0}` is not built yet")]
     NotBuilt(&'static str),
     /// Nobody knows it.
-    #[error("there is no engine `{0}`; the engines are avx2, interp, linear")]
+    #[error("there is no engine `{0}`; the engines are avx512, avx2, interp, linear")]
     Unknown(String),
 }
 
 impl EngineKind {
     /// All engines, the best first.
-    pub const ALL: [Self; 3] = [Self::Avx2, Self::Interp, Self::Linear];
+    pub const ALL: [Self; 4] = [Self::Avx512, Self::Avx2, Self::Interp, Self::Linear];
 
     /// Names of engines to come.
-    pub const NOT_BUILT: [&str; 3] = ["avx512", "neon", "cranelift"];
+    pub const NOT_BUILT: [&str; 2] = ["neon", "cranelift"];
 
     /// The name.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
+            Self::Avx512 => "avx512",
             Self::Avx2 => "avx2",
             Self::Interp => "interp",
             Self::Linear => "linear",
@@ -60,6 +63,7 @@ impl EngineKind {
     /// What is missing.
     pub fn check(self, cpu: &Cpu) -> Result<(), &'static str> {
         match self {
+            Self::Avx512 => cpu.avx512_target().map(drop),
             Self::Avx2 => cpu.avx2,
             Self::Interp | Self::Linear => Ok(()),
         }
@@ -174,11 +178,12 @@ mod tests {
 
     #[test]
     fn less_demanding_engines_are_tried_before_more_demanding_ones() {
-        use EngineKind::{Avx2, Interp, Linear};
+        use EngineKind::{Avx2, Avx512, Interp, Linear};
         for (preferred, order) in [
-            (Avx2, [Avx2, Interp, Linear]),
-            (Interp, [Interp, Linear, Avx2]),
-            (Linear, [Linear, Interp, Avx2]),
+            (Avx512, [Avx512, Avx2, Interp, Linear]),
+            (Avx2, [Avx2, Interp, Linear, Avx512]),
+            (Interp, [Interp, Linear, Avx2, Avx512]),
+            (Linear, [Linear, Interp, Avx2, Avx512]),
         ] {
             assert_eq!(preferred.order_from().collect::<Vec<_>>(), order);
         }

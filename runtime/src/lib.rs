@@ -34,6 +34,7 @@
 //!
 //! | engine | what it is | needs |
 //! | --- | --- | --- |
+//! | `avx512` | machine code with 512-bit vectors, where the plan gains from them | x86-64 with AVX-512 F, BW, DQ and VL, executable memory |
 //! | `avx2` | machine code | x86-64 with AVX2, executable memory |
 //! | `interp` | the interpreter of the same program | nothing |
 //! | `linear` | one rule after the other | nothing, not even tables |

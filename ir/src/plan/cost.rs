@@ -37,7 +37,7 @@ pub enum Pext {
 /// What the planner knows of the machine that the program is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Machine {
-    /// Lanes of 32 bits in a vector: 4, 8 or 16.
+    /// Lanes of 32 bits in the widest vector: 4, 8 or 16. A plan may ask for eight where there are sixteen.
     pub lanes: u8,
     /// How bits are gathered.
     pub pext: Pext,

@@ -92,6 +92,7 @@ pub struct Plan {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Decision {
     structure: Structure,
+    lanes: u8,
     rules: usize,
     live_rules: usize,
     candidates: Vec<Candidate>,
@@ -170,6 +171,22 @@ impl Decision {
     #[must_use]
     pub fn structure(&self) -> Structure {
         self.structure
+    }
+
+    /// Lanes of the machine that the program was made for; fewer than it has where more gain nothing.
+    #[must_use]
+    pub fn lanes(&self) -> u8 {
+        self.lanes
+    }
+
+    /// The estimated time of a lookup, in nanoseconds.
+    fn nanoseconds(&self) -> f64 {
+        let chosen = self
+            .candidates
+            .iter()
+            .find(|c| c.structure == self.structure);
+        let estimate = chosen.and_then(|c| c.estimate.as_ref().ok());
+        estimate.map_or(f64::INFINITY, |estimate| estimate.nanoseconds)
     }
 
     /// Rules of the rule set.
@@ -310,6 +327,24 @@ impl Prepared {
 /// println!("{}", plan.decision());
 /// ```
 pub fn plan(rule_set: &RuleSet, options: &Options) -> Result<Plan, PlanError> {
+    let mut narrower = *options;
+    narrower.machine.lanes = 8;
+    let plan = plan_for_lanes(rule_set, options);
+    if options.machine.lanes <= narrower.machine.lanes {
+        return plan;
+    }
+    // Wide vectors compare more rules at once, and make rows larger that have fewer.
+    match (plan, plan_for_lanes(rule_set, &narrower)) {
+        (Ok(wide), Ok(narrow)) if narrow.decision.nanoseconds() <= wide.decision.nanoseconds() => {
+            Ok(narrow)
+        }
+        (Err(_), narrow) => narrow,
+        (wide, _) => wide,
+    }
+}
+
+/// The plan for vectors of as many lanes as the machine has.
+fn plan_for_lanes(rule_set: &RuleSet, options: &Options) -> Result<Plan, PlanError> {
     let input = normalise(rule_set, options);
     let considered = match options.structure {
         Choice::Auto => ORDER.to_vec(),
@@ -337,6 +372,7 @@ pub fn plan(rule_set: &RuleSet, options: &Options) -> Result<Plan, PlanError> {
                 let live_rules = input.rows.len() + usize::from(input.default.is_some());
                 let decision = Decision {
                     structure,
+                    lanes: options.machine.lanes,
                     rules: rule_set.len(),
                     live_rules,
                     candidates,

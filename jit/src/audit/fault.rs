@@ -47,7 +47,7 @@ pub enum FaultKind {
     Read,
     /// A write that is not proved to be the result of the current element or inside the frame.
     Write,
-    /// A return without `vzeroupper` after 256-bit instructions.
+    /// A return without `vzeroupper` after 256-bit or 512-bit instructions.
     UpperHalves,
 }
 

@@ -16,7 +16,7 @@
 //!    to the frame or the result of the current element, and nothing of an element is touched unless the element is known
 //!    to exist. No access traps for its alignment.
 //! 6. Registers that the ABI gives to the caller, and the stack pointer, hold at a return what they held at the entry.
-//!    `vzeroupper` precedes the return on each path that has used 256-bit registers.
+//!    `vzeroupper` precedes the return on each path that has used 256-bit or 512-bit registers.
 //! 7. Relocations are the immediates of `mov r64, imm64`, and the tables in the pool are the program's.
 //!
 //! What a path does with values that no access depends on is not its business: whether the answer is right is for the

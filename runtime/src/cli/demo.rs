@@ -159,7 +159,7 @@ fn large(
         "  compiled   in {:.1} ms",
         milliseconds(median(&mut times))
     )?;
-    if classifier.engine() == EngineKind::Avx2 {
+    if matches!(classifier.engine(), EngineKind::Avx512 | EngineKind::Avx2) {
         writeln!(
             text,
             "  audited    in {:.1} ms: every access and branch proved from the finished bytes",
@@ -302,7 +302,7 @@ fn milliseconds(time: Duration) -> f64 {
 /// The first lines of the code of `lookup`, for this machine if it can run any.
 fn disassembly(text: &mut String, rules: &RuleSet) -> Result<(), Box<dyn Error>> {
     let target = Cpu::host().target().unwrap_or(Target::x86_64_avx2());
-    let machine = builder::machine(target.features, target.caches);
+    let machine = builder::machine(target.features, target.caches, target.lanes());
     let plan = plan::plan(
         rules,
         &Options {

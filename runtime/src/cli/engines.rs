@@ -81,6 +81,7 @@ impl Engines {
 
 fn about(kind: EngineKind) -> &'static str {
     match kind {
+        EngineKind::Avx512 => "machine code with 512-bit vectors and mask registers",
         EngineKind::Avx2 => "machine code with 256-bit vectors",
         EngineKind::Interp => "interpreter of the same program, on any machine",
         EngineKind::Linear => "one rule after the other, on any machine",
@@ -90,6 +91,7 @@ fn about(kind: EngineKind) -> &'static str {
 fn features(cpu: &Cpu) -> Vec<&'static str> {
     let features = cpu.features;
     let all = [
+        (cpu.avx512_target().is_ok(), "avx512"),
         (cpu.avx2.is_ok(), "avx2"),
         (features.bmi1, "bmi1"),
         (features.bmi2, "bmi2"),

@@ -31,9 +31,9 @@ pub(super) struct Jitdump {
     #[command(flatten)]
     rules: Rules,
 
-    /// Machine that the code is for: x86_64-avx2
-    #[arg(long, value_name = "TARGET", default_value = "x86_64-avx2")]
-    target: String,
+    /// Machine that the code is for: x86_64-avx2 (the default) or x86_64-avx512 (that of engine avx512)
+    #[arg(long, value_name = "TARGET")]
+    target: Option<String>,
 
     #[command(flatten)]
     compiler: Compiler,
@@ -99,17 +99,30 @@ enum Emit {
 
 impl Jitdump {
     pub(super) fn run(&self) -> Output {
-        let target = target(&self.target)?;
-        let engine = named(self.compiler.engine.as_deref())?.unwrap_or(EngineKind::Avx2);
+        let engine = named(self.compiler.engine.as_deref())?;
+        let target = match &self.target {
+            Some(name) => target(name)?,
+            None if engine == Some(EngineKind::Avx512) => Target::x86_64_avx512(),
+            None => Target::x86_64_avx2(),
+        };
+        let of_target = if target.features.avx512 {
+            EngineKind::Avx512
+        } else {
+            EngineKind::Avx2
+        };
+        let engine = engine.unwrap_or(of_target);
         let options = Options {
             structure: named(self.compiler.structure.as_deref())?
                 .map_or(Choice::Auto, Choice::Only),
             effort: self.compiler.effort.into(),
-            machine: builder::machine(target.features, target.caches),
+            machine: builder::machine(target.features, target.caches, target.lanes()),
             ..Options::default()
         };
         let has_code = match engine {
-            EngineKind::Avx2 => true,
+            EngineKind::Avx512 | EngineKind::Avx2 if engine != of_target => {
+                return Err(format!("engine `{engine}` has no code for {target}").into());
+            }
+            EngineKind::Avx512 | EngineKind::Avx2 => true,
             EngineKind::Interp => false,
             EngineKind::Linear => {
                 return Err("engine `linear` has nothing to show: it asks rule after rule".into());
@@ -168,17 +181,17 @@ impl Jitdump {
 
 /// The target of this name.
 fn target(name: &str) -> Result<Target, String> {
-    let known = Target::x86_64_avx2();
-    if name == known.to_string() {
+    let all = [Target::x86_64_avx2(), Target::x86_64_avx512()];
+    if let Some(known) = all.into_iter().find(|known| known.to_string() == name) {
         return Ok(known);
     }
+    let known = all.map(|known| known.to_string()).join(" and ");
     // Triples come with Cranelift.
-    let is_planned =
-        matches!(name, "x86_64-avx512" | "aarch64-neon") || name.split('-').count() >= 3;
+    let is_planned = name == "aarch64-neon" || name.split('-').count() >= 3;
     Err(if is_planned {
-        format!("target `{name}` is not built yet; there is {known}")
+        format!("target `{name}` is not built yet; there are {known}")
     } else {
-        format!("there is no target `{name}`; there is {known}")
+        format!("there is no target `{name}`; there are {known}")
     })
 }
 

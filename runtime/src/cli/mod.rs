@@ -160,7 +160,7 @@ fn structure_help() -> String {
 /// How to compile.
 #[derive(Args)]
 struct Compiler {
-    /// auto (the best that works here, the default), avx2, interp or linear
+    /// auto (the best that works here, the default), avx512, avx2, interp or linear
     #[arg(long, value_name = "ENGINE")]
     engine: Option<String>,
 

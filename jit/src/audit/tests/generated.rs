@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use pktjit_ir::plan::{Choice, Options, plan};
+use pktjit_ir::plan::{Choice, Machine, Options, plan};
 use pktjit_ir::program::{BinaryOp, Block, Column, CompareOp, Inst, Program, Table, Terminator};
 use pktjit_ir::{
     ByteOrder, Field, KeyLayout, MAX_SCRATCH, Match, Overlap, Rule, RuleSet, Structure, TableId,
@@ -14,7 +14,7 @@ use crate::audit::{Profile, audit};
 use crate::code::CompiledCode;
 use crate::target::{Features, Target};
 
-/// The named target, and what is left of it without each of its optional features, and without all.
+/// The named targets, and what is left of the lesser one without each of its optional features, and without all.
 fn targets() -> Vec<Target> {
     let full = Target::x86_64_avx2();
     let with = |change: fn(&mut Features)| {
@@ -29,12 +29,18 @@ fn targets() -> Vec<Target> {
         with(|features| features.movbe = false),
         with(|features| features.fast_pext = false),
         with(|features| *features = Features::default()),
+        Target::x86_64_avx512(),
     ]
 }
 
 #[track_caller]
 fn passes(program: &VerifiedProgram) {
-    for target in targets() {
+    passes_for(targets(), program);
+}
+
+#[track_caller]
+fn passes_for(targets: Vec<Target>, program: &VerifiedProgram) {
+    for target in targets {
         let code = crate::compile(program, &target).unwrap();
         let features = target.features;
         let report = audit(&code, program, code.profile());
@@ -104,50 +110,62 @@ fn many_pieces(n: u32) -> RuleSet {
     builder.build().unwrap()
 }
 
-fn planned(rules: &RuleSet, structure: Structure) -> VerifiedProgram {
+fn planned(rules: &RuleSet, structure: Structure, lanes: u8) -> VerifiedProgram {
     let options = Options {
         structure: Choice::Only(structure),
+        machine: Machine {
+            lanes,
+            ..Machine::default()
+        },
         ..Options::default()
     };
     let plan = plan(rules, &options).unwrap();
     plan.into_parts().0
 }
 
+/// What is planned for eight lanes is compiled for all targets, for sixteen lanes where there are as many.
+#[track_caller]
+fn structure_passes(rules: &RuleSet, structure: Structure) {
+    passes(&planned(rules, structure, 8));
+    let wide = vec![Target::x86_64_avx512()];
+    passes_for(wide, &planned(rules, structure, 16));
+}
+
 #[test]
 fn inline() {
-    passes(&planned(&rules(9), Structure::Inline));
+    structure_passes(&rules(9), Structure::Inline);
 }
 
 #[test]
 fn hash() {
     for n in [5, 300, 5000] {
-        passes(&planned(&exact(n), Structure::Hash));
+        structure_passes(&exact(n), Structure::Hash);
     }
 }
 
 #[test]
 fn bucket() {
     for n in [40, 3000] {
-        passes(&planned(&rules(n), Structure::Bucket));
+        structure_passes(&rules(n), Structure::Bucket);
     }
 }
 
 #[test]
 fn linear() {
     for n in [9, 700] {
-        passes(&planned(&rules(n), Structure::Linear));
+        structure_passes(&rules(n), Structure::Linear);
     }
 }
 
 #[test]
 fn direct() {
-    passes(&planned(&rules(500), Structure::Direct));
+    structure_passes(&rules(500), Structure::Direct);
 }
 
 #[test]
 fn radix_and_tree() {
     for structure in [Structure::Radix, Structure::Tree] {
-        passes(&planned(&one_field(500), structure));
+        structure_passes(&one_field(500), structure);
     }
 }
 
@@ -155,16 +173,16 @@ fn radix_and_tree() {
 fn pipapo_in_one_stage() {
     // A scalar, one block, a loop over blocks.
     for n in [9, 500, 3000] {
-        passes(&planned(&rules(n), Structure::Pipapo4));
-        passes(&planned(&rules(n), Structure::Pipapo8));
+        structure_passes(&rules(n), Structure::Pipapo4);
+        structure_passes(&rules(n), Structure::Pipapo8);
     }
 }
 
 #[test]
 fn pipapo_in_several_stages() {
-    let program = planned(&many_pieces(100), Structure::Pipapo);
-    assert!(program.program().scratch > 0);
-    passes(&program);
+    let rules = many_pieces(100);
+    assert!(planned(&rules, Structure::Pipapo, 8).program().scratch > 0);
+    structure_passes(&rules, Structure::Pipapo);
 }
 
 /// Changes and reads scratch at an index from the key, and in lanes.

@@ -291,8 +291,8 @@ impl Reader<'_> {
                 is_read: reads(used.access()),
                 is_write: writes(used.access()),
             });
-        let features = self.layout.code.target.features;
-        if let Err((kind, detail)) = rules::check(&op.instruction, info, features, self.profile) {
+        let target = &self.layout.code.target;
+        if let Err((kind, detail)) = rules::check(&op.instruction, info, target, self.profile) {
             self.fault(kind, i, detail);
         }
     }

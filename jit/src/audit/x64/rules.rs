@@ -8,7 +8,7 @@ use iced_x86::{
 use super::stack::CALLEE_SAVED;
 use crate::audit::Profile;
 use crate::audit::fault::FaultKind;
-use crate::target::Features;
+use crate::target::{Features, Target};
 
 /// Why an instruction may not be used.
 pub(super) type Objection = (FaultKind, String);
@@ -20,7 +20,7 @@ pub(super) type Objection = (FaultKind, String);
 pub(super) fn check(
     instruction: &Instruction,
     info: &InstructionInfo,
-    features: Features,
+    target: &Target,
     profile: Profile,
 ) -> Result<(), Objection> {
     flow(instruction, profile)?;
@@ -29,10 +29,15 @@ pub(super) fn check(
         Profile::Framed { .. } | Profile::Chain => frame(instruction)?,
     }
     for &feature in instruction.cpuid_features() {
-        if !has(feature, features) {
+        if !has(feature, target.features) {
             let detail = format!("the target does not have {feature:?}");
             return Err((FaultKind::Feature, detail));
         }
+    }
+    let is_wide = |i| instruction.op_register(i).is_zmm();
+    if target.lanes() < 16 && (0..instruction.op_count()).any(is_wide) {
+        let detail = format!("the target allows {} bits", target.max_vector_bits);
+        return Err((FaultKind::Feature, detail));
     }
     registers(info, profile)?;
     if !is_useful(instruction) {
@@ -107,6 +112,7 @@ fn has(feature: CpuidFeature, features: Features) -> bool {
         F::BMI2 => features.bmi2,
         F::MOVBE => features.movbe,
         F::POPCNT => features.popcnt,
+        F::AVX512F | F::AVX512BW | F::AVX512DQ | F::AVX512VL => features.avx512,
         _ => false,
     }
 }
@@ -125,6 +131,10 @@ pub(super) fn extension(feature: CpuidFeature) -> Option<&'static str> {
         F::BMI2 => "bmi2",
         F::MOVBE => "movbe",
         F::POPCNT => "popcnt",
+        F::AVX512F => "avx512f",
+        F::AVX512BW => "avx512bw",
+        F::AVX512DQ => "avx512dq",
+        F::AVX512VL => "avx512vl",
         _ => return None,
     })
 }
@@ -133,8 +143,9 @@ fn registers(info: &InstructionInfo, profile: Profile) -> Result<(), Objection> 
     for used in info.used_registers() {
         let register = used.register();
         // Vector instructions are reported to write all of the largest register, as they clear what they do not name.
-        if !register.is_gpr() && !register.is_vector_register() {
-            let detail = format!("{register:?} is neither a general nor a vector register");
+        if !register.is_gpr() && !register.is_vector_register() && !register.is_k() {
+            let detail =
+                format!("{register:?} is neither a general nor a vector nor a mask register");
             return Err((FaultKind::Instruction, detail));
         }
         // Without a stack they cannot be saved.
@@ -215,6 +226,8 @@ pub(super) fn alignment(instruction: &Instruction) -> u64 {
     match instruction.mnemonic() {
         M::Movdqu | M::Movups | M::Movupd | M::Lddqu => 1,
         M::Vmovdqa
+        | M::Vmovdqa32
+        | M::Vmovdqa64
         | M::Vmovaps
         | M::Vmovapd
         | M::Vmovntdqa
@@ -226,7 +239,7 @@ pub(super) fn alignment(instruction: &Instruction) -> u64 {
     }
 }
 
-/// Whether the instruction computes with vector registers, or is one of those whose effect on general registers and flags
+/// Whether the instruction computes with vector or mask registers, or is one of those whose effect on general registers and flags
 /// is known to the analysis.
 fn is_useful(instruction: &Instruction) -> bool {
     use Mnemonic as M;
@@ -238,7 +251,8 @@ fn is_useful(instruction: &Instruction) -> bool {
     }
     let is_vector = |operand| {
         let register = instruction.op_register(operand);
-        instruction.op_kind(operand) == OpKind::Register && (register.is_xmm() || register.is_ymm())
+        instruction.op_kind(operand) == OpKind::Register
+            && (register.is_vector_register() || register.is_k())
     };
     (0..instruction.op_count()).any(is_vector)
         || instruction.is_jcc_short_or_near()

@@ -72,7 +72,8 @@ pub(super) fn step(
         }
         _ => {
             let mut operands = 0..instruction.op_count();
-            state.has_upper_halves |= operands.any(|i| instruction.op_register(i).is_ymm());
+            let is_wide = |register: Register| register.is_ymm() || register.is_zmm();
+            state.has_upper_halves |= operands.any(|i| is_wide(instruction.op_register(i)));
         }
     }
     doubt.map_or(Ok(()), Err)
@@ -289,6 +290,8 @@ impl Reader<'_> {
             | M::Vmovmskpd
             | M::Pmovmskb
             | M::Vpmovmskb => number(Number::of_bits(self.lanes())),
+            M::Kmovb => number(Number::of_bits(8)),
+            M::Kmovw => number(Number::of_bits(16)),
             // The upper half of a register whose lower half is written is cleared.
             _ if bits == 32 => number(Number::of_bits(32)),
             _ => [None; 2],

@@ -7,7 +7,8 @@
 //! | rcx | - | where the next result goes | where the next result goes |
 //! | r11 | - | keys left | keys left |
 //! | rax, rdx, r8, r9, r10 | the body's | the body's | the body's |
-//! | ymm0 to ymm15 | the body's | the body's | the body's |
+//! | ymm0 to ymm15, zmm0 to zmm15 | the body's | the body's | the body's |
+//! | k1 to k7 | the body's | the body's | the body's |
 //! | eax at the end of the body | the result | the result | the result |
 //! | rbx, rbp, r12 to r15 | the body's in a frame | the body's in a frame | the body's in a frame |
 //! | rsp and above | scratch in a frame | scratch in a frame | scratch in a frame |
@@ -57,6 +58,17 @@ pub(super) const VECTOR: [Reg; 16] = {
     let mut i = 0;
     while i < all.len() {
         all[i] = Reg::vector(i as u8);
+        i += 1;
+    }
+    all
+};
+
+/// Mask registers of the body; k0 as the mask of an instruction means none.
+pub(super) const MASK: [Reg; 7] = {
+    let mut all = [Reg::mask(1); 7];
+    let mut i = 0;
+    while i < all.len() {
+        all[i] = Reg::mask(i as u8 + 1);
         i += 1;
     }
     all

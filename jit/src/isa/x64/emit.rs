@@ -1,4 +1,4 @@
-//! One machine instruction to bytes: the only file that knows encodings.
+//! One machine instruction to bytes: the only file beside `evex` that knows encodings.
 //!
 //! dynasm 5.1 encodes several AVX instructions wrongly or not at all (immediate blends and shifts, `vmovmskps`,
 //! `vbroadcastss ymm, m32`). What is used here was chosen around them; what dynasm lacks is written by hand; and the tests
@@ -15,6 +15,7 @@ mod tests;
 use dynasmrt::x64::X64Relocation;
 use dynasmrt::{DynamicLabel, DynasmApi, DynasmLabelApi, dynasm};
 
+use super::evex;
 use super::inst::{
     Address, Alu, Cond, Inst, Piece, Scale, Scan, Shift, Size, Source, Vector, VectorSource, Width,
 };
@@ -258,6 +259,7 @@ pub(super) fn emit(b: &mut Buffer, inst: &Inst, labels: &[DynamicLabel]) {
         Inst::Min128 { dst, a, b: second } => {
             asm!(b; vpminud Rx(dst.encoding()), Rx(a.encoding()), Rx(second.encoding()));
         }
+        Inst::Avx512 { inst } => evex::emit(b, &inst),
     }
 }
 

@@ -5,23 +5,30 @@
 
 use pktjit_ir::TableId;
 
-/// A register: physical below 32 (0-15 general, 16-31 vector), virtual from there on.
+use super::evex::Avx512;
+
+/// A register: physical below 40 (0-15 general, 16-31 vector, 32-39 mask), virtual from there on.
 ///
-/// Which of the two files it belongs to is told by the operand's place.
+/// Which of the files it belongs to is told by the operand's place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct Reg(u32);
 
-/// The two register files.
+/// The register files, and how much of a register a copy takes along.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Class {
     /// rax ... r15
     General,
     /// ymm0 ... ymm15; an xmm register is the low half of one.
     Vector,
+    /// zmm0 ... zmm15: the vector registers with all of their lanes.
+    Wide,
+    /// k1 ... k7
+    Mask,
 }
 
 impl Reg {
-    const FIRST_VIRTUAL: u32 = 32;
+    /// How many physical registers there are.
+    pub(super) const PHYSICAL: usize = 40;
 
     /// The general register with this encoding.
     pub(super) const fn general(encoding: u8) -> Self {
@@ -33,21 +40,24 @@ impl Reg {
         Self(encoding as u32 & 15 | 16)
     }
 
+    /// The mask register with this encoding.
+    pub(super) const fn mask(encoding: u8) -> Self {
+        Self(encoding as u32 & 7 | 32)
+    }
+
     /// The virtual register with this index.
     pub(super) const fn virtual_register(index: usize) -> Self {
-        Self(Self::FIRST_VIRTUAL + index as u32)
+        Self((Self::PHYSICAL + index) as u32)
     }
 
     /// The index of a virtual register.
     pub(super) fn virtual_index(self) -> Option<usize> {
-        self.0
-            .checked_sub(Self::FIRST_VIRTUAL)
-            .map(|index| index as usize)
+        (self.0 as usize).checked_sub(Self::PHYSICAL)
     }
 
-    /// Position among the 32 physical registers.
+    /// Position among the physical registers.
     pub(super) const fn physical_index(self) -> usize {
-        self.0 as usize & 31
+        self.0 as usize % Self::PHYSICAL
     }
 
     /// The four bits that name a physical register in an instruction.
@@ -230,6 +240,8 @@ impl Cond {
     }
 }
 
+pub(super) use operations;
+
 /// Declares the instructions together with the names of all of them: the tests of `emit` insist on a sample of each.
 macro_rules! instructions {
     ($(#[$meta:meta])* $name:ident {
@@ -245,6 +257,8 @@ macro_rules! instructions {
         }
     };
 }
+
+pub(super) use instructions;
 
 instructions! {
 /// One machine instruction.
@@ -393,6 +407,8 @@ Inst {
     Shuffle128 { dst: Reg, src: Reg, imm: u8 },
     /// `vpminud dst, a, b` on 128 bits
     Min128 { dst: Reg, a: Reg, b: Reg },
+    /// An instruction of AVX-512.
+    Avx512 { inst: Avx512 },
 }
 }
 
@@ -413,15 +429,9 @@ impl Inst {
     pub(super) fn for_each_operand(&mut self, mut f: impl FnMut(Class, Role, &mut Reg)) {
         use Class::{General, Vector};
         use Role::{Def, Modify, Use};
-        let address =
-            |address: &mut Address, f: &mut dyn FnMut(Class, Role, &mut Reg)| match address {
-                Address::Base { base, .. } => f(General, Use, base),
-                Address::Indexed { base, index, .. } => {
-                    f(General, Use, base);
-                    f(General, Use, index);
-                }
-                Address::Pool { .. } => {}
-            };
+        let address = |address: &mut Address, f: &mut dyn FnMut(Class, Role, &mut Reg)| {
+            for_each_register(address, |reg| f(General, Use, reg));
+        };
         let source = |source: &mut Source, f: &mut dyn FnMut(Class, Role, &mut Reg)| match source {
             Source::Reg(reg) => f(General, Use, reg),
             Source::Imm(_) => {}
@@ -555,6 +565,19 @@ impl Inst {
                 f(Vector, Use, src);
                 f(General, Def, dst);
             }
+            Self::Avx512 { inst } => inst.for_each_operand(&mut f),
         }
+    }
+}
+
+/// Calls `f` with each register of an address.
+pub(super) fn for_each_register(address: &mut Address, mut f: impl FnMut(&mut Reg)) {
+    match address {
+        Address::Base { base, .. } => f(base),
+        Address::Indexed { base, index, .. } => {
+            f(base);
+            f(index);
+        }
+        Address::Pool { .. } => {}
     }
 }

@@ -11,6 +11,7 @@
 //! two-operand instructions, which change the copy that was made for them; between an instruction that sets flags and the
 //! one that reads them there is no other; upper halves of registers hold zeros wherever facts say below 2^32.
 
+mod avx512;
 mod control;
 mod lanes;
 mod scalars;
@@ -30,34 +31,30 @@ use super::regs::{Body, Line, Node, VirtualRegister, constant};
 use super::uses::Uses;
 use crate::constant_pool::ConstantPool;
 use crate::error::CompileError;
-use crate::target::Features;
+use crate::target::{Features, Target};
 
-/// Lanes of a vector register.
-const LANES: u8 = 8;
-/// Bytes of as many 4-byte numbers as a vector register has lanes.
-const RUN_BYTES: u32 = 32;
 /// Where a body ends, with the result in eax. Block n starts at label n + 1.
 pub(super) const END: Label = Label(0);
 
 /// Lowers `program`; the values of `recomputed` are computed at each use.
 ///
 /// # Errors
-/// Where the program needs what AVX2 does not have.
+/// Where the program needs what the target does not have.
 pub(super) fn lower(
     program: &VerifiedProgram,
-    features: Features,
+    target: &Target,
     pool: &mut ConstantPool,
     recomputed: &[bool],
 ) -> Result<Body, CompileError> {
-    check_lanes(program)?;
+    check_lanes(program, target)?;
     let ir = program.program();
     let mut lowering = Lowering {
         facts: program,
         program: ir,
-        features,
+        features: target.features,
         pool,
         recomputed,
-        uses: Uses::new(ir, program.value_count()),
+        uses: Uses::new(ir, program.value_count(), target.features.avx512),
         body: Body {
             labels: ir.blocks.len() + 1,
             ..Body::default()
@@ -82,14 +79,21 @@ pub(super) fn lower(
     }
 }
 
-fn check_lanes(program: &VerifiedProgram) -> Result<(), CompileError> {
+fn check_lanes(program: &VerifiedProgram, target: &Target) -> Result<(), CompileError> {
+    let (tier, all): (_, &[u8]) = match (target.features.avx512, target.lanes()) {
+        (false, _) => ("AVX2", &[8]),
+        (true, 8) => ("AVX-512", &[8]),
+        (true, _) => ("AVX-512", &[8, 16]),
+    };
     let ids = (0..program.value_count() as u32).map(ValueId::new);
     for value in ids {
         if let Type::Lanes(lanes) | Type::Mask(lanes) = program.facts(value).ty
-            && lanes != LANES
+            && !all.contains(&lanes)
         {
+            let all: Vec<String> = all.iter().map(u8::to_string).collect();
             return Err(CompileError::Unsupported(format!(
-                "{value} has {lanes} lanes, AVX2 code has {LANES}"
+                "{value} has {lanes} lanes, {tier} code has {}",
+                all.join(" or ")
             )));
         }
     }
@@ -168,6 +172,16 @@ impl<'a> Lowering<'a> {
 
     fn vector(&mut self) -> Reg {
         self.new_register(Class::Vector)
+    }
+
+    /// The register file that holds values of a type.
+    fn class_of(&self, ty: Type) -> Class {
+        match ty {
+            Type::Scalar | Type::Row(_) | Type::Nothing => Class::General,
+            Type::Mask(_) if self.features.avx512 => Class::Mask,
+            Type::Lanes(16) => Class::Wide,
+            Type::Lanes(_) | Type::Mask(_) => Class::Vector,
+        }
     }
 
     fn new_label(&mut self) -> Label {
@@ -269,6 +283,10 @@ impl<'a> Lowering<'a> {
     /// The code of one instruction, and the register with its result.
     fn compute(&mut self, value: ValueId, inst: &'a Ir) -> Reg {
         let before = self.line.value.replace(value);
+        if let Some(reg) = self.with_avx512(inst) {
+            self.line.value = before;
+            return reg;
+        }
         let reg = match *inst {
             Ir::Const(constant) => self.set(constant),
             Ir::LoadKey {
@@ -335,7 +353,7 @@ impl<'a> Lowering<'a> {
                 self.general()
             }
             Ir::AndLanes { a, b } => self.commutative_vector_op(Vector::And, a, b),
-            Ir::Splat { a, .. } => self.splat(inst, a),
+            Ir::Splat { a, lanes } => self.splat(inst, a, lanes),
             Ir::CompareLanes { op, a, b } => self.compare_lanes(op, a, b),
             Ir::InRangeLanes { x, lo, len } => self.in_range(x, lo, len),
             Ir::MaskedEqLanes { x, mask, value } => {
@@ -363,14 +381,6 @@ impl<'a> Lowering<'a> {
         };
         self.line.value = before;
         reg
-    }
-}
-
-/// The register file that holds values of a type.
-fn class_of(ty: Type) -> Class {
-    match ty {
-        Type::Scalar | Type::Row(_) | Type::Nothing => Class::General,
-        Type::Lanes(_) | Type::Mask(_) => Class::Vector,
     }
 }
 

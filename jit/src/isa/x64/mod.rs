@@ -1,4 +1,4 @@
-//! x86-64 with AVX2.
+//! x86-64 with AVX2, or with AVX-512 (`evex`).
 //!
 //! ```text
 //! VerifiedProgram -> lower (inst, uses) -> Body on virtual registers -> regs -> steps -> emit, once for each entry (abi)
@@ -9,6 +9,7 @@
 
 mod abi;
 mod emit;
+mod evex;
 mod frame;
 mod inst;
 mod lower;
@@ -34,7 +35,7 @@ use regs::{Body, Line, Pressure, Step};
 /// Generates the code of `program` for `target`.
 ///
 /// # Errors
-/// Where AVX2 or the registers do not suffice, or the code would be too large.
+/// Where the target or the registers do not suffice, or the code would be too large.
 pub(crate) fn compile(
     program: &VerifiedProgram,
     target: &Target,
@@ -71,7 +72,8 @@ fn body(
         None => assigned(program, target, pool, abi::FRAMED)?.map_err(|class| {
             let (what, count) = match class {
                 Class::General => ("general", abi::FRAMED.len()),
-                Class::Vector => ("vector", abi::VECTOR.len()),
+                Class::Vector | Class::Wide => ("vector", abi::VECTOR.len()),
+                Class::Mask => ("mask", abi::MASK.len()),
             };
             CompileError::Unsupported(format!(
                 "more values are alive at once than the {count} {what} registers hold"
@@ -98,7 +100,7 @@ fn assigned(
     // Each round computes one more value at its uses, so there are no more rounds than values.
     let mut recomputed = vec![false; program.value_count()];
     loop {
-        let body: Body = lower::lower(program, target.features, pool, &recomputed)?;
+        let body: Body = lower::lower(program, target, pool, &recomputed)?;
         match regs::assign(&body, general) {
             Ok(steps) => return Ok(Ok((steps, body.labels))),
             Err(Pressure {
@@ -135,7 +137,9 @@ fn uses_vectors(step: &Step) -> bool {
     };
     let mut has_vector = false;
     let mut inst = line.inst;
-    inst.for_each_operand(|class, _, _| has_vector |= class == Class::Vector);
+    inst.for_each_operand(|class, _, _| {
+        has_vector |= matches!(class, Class::Vector | Class::Wide);
+    });
     has_vector
 }
 

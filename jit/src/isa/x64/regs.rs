@@ -12,6 +12,7 @@
 use pktjit_ir::{TableId, ValueId};
 
 use super::abi;
+use super::evex::{Avx512, LaneSource, Lanes, Lanewise, MaskOp};
 use super::inst::{Class, Inst, Label, Reg, Role, Size, Vector, VectorSource};
 
 /// A body on virtual registers.
@@ -265,9 +266,9 @@ fn merge_loop_arguments(body: &Body, intervals: &mut [Option<Interval>]) {
     }
 }
 
-/// When instructions with fixed registers need them: ranges of positions for each of the 32.
+/// When instructions with fixed registers need them: ranges of positions for each physical register.
 fn fixed_ranges(body: &Body) -> Vec<Vec<(usize, usize)>> {
-    let mut ranges: Vec<Vec<(usize, usize)>> = vec![Vec::new(); 32];
+    let mut ranges: Vec<Vec<(usize, usize)>> = vec![Vec::new(); Reg::PHYSICAL];
     for (i, node) in body.nodes.iter().enumerate() {
         let Node::Inst(line) = node else { continue };
         let mut inst = line.inst;
@@ -321,7 +322,8 @@ fn scan(
         };
         let allowed: &[Reg] = match class {
             Class::General => general,
-            Class::Vector => &abi::VECTOR,
+            Class::Vector | Class::Wide => &abi::VECTOR,
+            Class::Mask => &abi::MASK,
         };
         let hint = interval
             .hint
@@ -389,7 +391,10 @@ fn resolve(body: &Body, assigned: &[Option<Reg>]) -> Vec<Step> {
                 line.inst
                     .for_each_operand(|_, _, reg| *reg = physical(*reg));
                 let is_idle = matches!(line.inst,
-                    Inst::Mov { dst, src, .. } | Inst::VectorMov { dst, src } if dst == src);
+                    Inst::Mov { dst, src, .. }
+                    | Inst::VectorMov { dst, src }
+                    | Inst::Avx512 { inst: Avx512::Mov { dst, src } | Avx512::MaskMov { dst, src } }
+                    if dst == src);
                 if !is_idle {
                     steps.push(Step::Inst(line));
                 }
@@ -420,14 +425,9 @@ fn sequence(moves: Vec<(Class, Reg, MoveSource)>) -> Vec<Inst> {
             .position(|&(_, dst, _)| pending.iter().all(|&(_, _, src)| src != dst));
         let (class, dst, src) = pending.swap_remove(ready.unwrap_or(0));
         match (class, ready) {
-            (Class::General, Some(_)) => insts.push(Inst::Mov {
-                dst,
-                src,
-                size: Size::S64,
-            }),
-            (Class::Vector, Some(_)) => insts.push(Inst::VectorMov { dst, src }),
+            (_, Some(_)) => insts.push(copy(class, dst, src)),
             (Class::General, None) => insts.push(Inst::Xchg { a: dst, b: src }),
-            (Class::Vector, None) => insts.extend(swap_vectors(dst, src)),
+            (_, None) => insts.extend(swap_without_third(class, dst, src)),
         }
         if ready.is_none() {
             // What was in dst is now in src.
@@ -443,13 +443,44 @@ fn sequence(moves: Vec<(Class, Reg, MoveSource)>) -> Vec<Inst> {
     insts
 }
 
-/// Swaps two vector registers without a third.
-fn swap_vectors(x: Reg, y: Reg) -> [Inst; 3] {
-    let xor = |dst, other| Inst::Vector {
-        op: Vector::Xor,
-        dst,
-        a: dst,
-        b: VectorSource::Reg(other),
+/// `dst = src`, all that the class has of them.
+pub(super) fn copy(class: Class, dst: Reg, src: Reg) -> Inst {
+    match class {
+        Class::General => Inst::Mov {
+            dst,
+            src,
+            size: Size::S64,
+        },
+        Class::Vector => Inst::VectorMov { dst, src },
+        Class::Wide => Avx512::Mov { dst, src }.into(),
+        Class::Mask => Avx512::MaskMov { dst, src }.into(),
+    }
+}
+
+/// Swaps two registers of a class that has no instruction for it, without a third.
+fn swap_without_third(class: Class, x: Reg, y: Reg) -> [Inst; 3] {
+    let xor = |dst: Reg, other: Reg| match class {
+        Class::Mask => Avx512::MaskOp {
+            op: MaskOp::Xor,
+            dst,
+            a: dst,
+            b: other,
+        }
+        .into(),
+        Class::Wide => Avx512::Lanewise {
+            op: Lanewise::Xor,
+            lanes: Lanes::X16,
+            dst,
+            a: dst,
+            b: LaneSource::Reg(other),
+        }
+        .into(),
+        Class::General | Class::Vector => Inst::Vector {
+            op: Vector::Xor,
+            dst,
+            a: dst,
+            b: VectorSource::Reg(other),
+        },
     };
     [xor(x, y), xor(y, x), xor(x, y)]
 }

@@ -3,12 +3,14 @@
 //! Invariants: only uses by instructions that are alive count, so a value without uses is dead, unless it changes scratch; a
 //! use that lowering serves without the operand's register (a splat reads the key bytes itself) does not count.
 
-use pktjit_ir::program::{BinaryOp, Inst, Program, Terminator};
+use pktjit_ir::program::{BinaryOp, Inst, LaneCompareOp, MaskOp, Program, Terminator};
 use pktjit_ir::{BlockId, ValueId};
 
 /// Uses and definitions of the values of one program.
 pub(super) struct Uses<'a> {
     values: Vec<Value<'a>>,
+    /// Whether comparisons work under masks, and compare conjunctions with zero.
+    has_masks: bool,
 }
 
 #[derive(Clone, Copy, Default)]
@@ -36,8 +38,9 @@ enum User<'a> {
 
 impl<'a> Uses<'a> {
     /// Counts the uses in `program`, which is verified and has `values` values.
-    pub(super) fn new(program: &'a Program, values: usize) -> Self {
+    pub(super) fn new(program: &'a Program, values: usize, has_masks: bool) -> Self {
         let mut uses = Self {
+            has_masks,
             values: vec![
                 Value {
                     is_local: true,
@@ -133,6 +136,14 @@ impl<'a> Uses<'a> {
             .filter(|load| matches!(load, Inst::LoadKey { .. }))
     }
 
+    /// Whether a value is the number 0, or lanes of it.
+    pub(super) fn is_zero(&self, value: ValueId) -> bool {
+        match self.inst(value) {
+            Some(&Inst::Splat { a, .. }) => self.constant(a) == Some(0),
+            _ => self.constant(value) == Some(0),
+        }
+    }
+
     /// The value that `inst` clears the lowest set bit of: `x & (x - 1)`.
     pub(super) fn cleared_lowest_bit(&self, inst: &Inst) -> Option<ValueId> {
         let Inst::Binary {
@@ -210,6 +221,16 @@ impl<'a> Uses<'a> {
             (Inst::LoadScratch { .. }, User::Inst(_, user)) => keeps_scratch && is_operand(user),
             (Inst::Load { .. }, User::Inst(_, Inst::Splat { .. } | Inst::Compare { .. })) => true,
             (Inst::Load { .. }, User::Inst(_, user)) => is_operand(user),
+            (
+                Inst::CompareLanes { .. } | Inst::InRangeLanes { .. } | Inst::MaskedEqLanes { .. },
+                User::Inst(_, Inst::CombineMasks { op, .. }),
+            ) => self.has_masks && keeps_scratch && *op == MaskOp::And,
+            (Inst::AndLanes { .. }, User::Inst(_, Inst::CompareLanes { op, a, b })) => {
+                self.has_masks
+                    && keeps_scratch
+                    && *op == LaneCompareOp::Eq
+                    && (self.is_zero(*a) || self.is_zero(*b))
+            }
             (Inst::Binary { .. }, User::Inst(_, user)) => self.cleared_lowest_bit(user).is_some(),
             (Inst::Compare { .. }, User::Inst(_, Inst::Select { cond, .. }))
             | (Inst::Compare { .. }, User::Terminator(Terminator::BranchIf { cond, .. })) => {

@@ -49,7 +49,7 @@ pub(super) struct Bench {
     #[arg(long, value_name = "FILE")]
     keys: Option<PathBuf>,
 
-    /// auto (the best that works here, the default), avx2, interp or linear; may be repeated
+    /// auto (the best that works here, the default), avx512, avx2, interp or linear; may be repeated
     #[arg(long = "engine", value_name = "ENGINE")]
     engines: Vec<String>,
 

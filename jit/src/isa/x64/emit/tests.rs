@@ -1,6 +1,8 @@
 //! Every instruction form is emitted with low and high registers and all kinds of operands, decoded by iced-x86, and
 //! compared with what was meant: mnemonic, registers, addresses, immediates and sizes.
 
+mod avx512;
+
 use std::collections::BTreeSet;
 
 use dynasmrt::DynamicLabel;
@@ -8,7 +10,7 @@ use iced_x86::{Decoder, DecoderOptions, Instruction, Mnemonic, OpKind, Register}
 use pktjit_ir::TableId;
 
 use super::{Buffer, emit};
-use crate::code::{Entries, StackUse};
+use crate::code::{CompiledCode, Entries, StackUse};
 use crate::constant_pool::ConstantPool;
 use crate::isa::x64::inst::{
     Address, Alu, Cond, Inst, Label, Piece, Reg, Scale, Scan, Shift, Size, Source, Vector,
@@ -282,6 +284,7 @@ fn meant(inst: Inst) -> (Mnemonic, Vec<Operand>) {
             (M::Vpshufd, vec![xmm(dst), xmm(src), Imm(imm.into())])
         }
         Inst::Min128 { dst, a, b } => (M::Vpminud, vec![xmm(dst), xmm(a), xmm(b)]),
+        Inst::Avx512 { inst } => avx512::meant(inst),
     }
 }
 
@@ -350,6 +353,7 @@ fn samples() -> Vec<Inst> {
         );
     }
     vectors(&mut all);
+    all.extend(avx512::samples().into_iter().map(Inst::from));
     all
 }
 
@@ -472,8 +476,13 @@ fn vectors(all: &mut Vec<Inst>) {
     }
 }
 
-/// Emits all of `insts`, one after the other, and decodes them.
+/// Emits all of `insts`, one after the other, and decodes them; with where the pool is.
 fn emit_all(insts: &[Inst]) -> (Vec<Instruction>, u64) {
+    let (code, decoded) = emit_code(insts);
+    (decoded, code.pool_offset() as u64)
+}
+
+fn emit_code(insts: &[Inst]) -> (CompiledCode, Vec<Instruction>) {
     let mut buffer = Buffer::new();
     let mut starts = Vec::new();
     for inst in insts {
@@ -501,7 +510,7 @@ fn emit_all(insts: &[Inst]) -> (Vec<Instruction>, u64) {
     let decoded: Vec<Instruction> = decoder.into_iter().collect();
     let found: Vec<usize> = decoded.iter().map(|i| i.ip() as usize).collect();
     assert_eq!(found, starts, "an instruction is not where it was emitted");
-    (decoded, code.pool_offset() as u64)
+    (code, decoded)
 }
 
 fn decoded_operands(inst: &Instruction, pool: u64) -> Vec<Operand> {

@@ -7,10 +7,10 @@
 use pktjit_ir::program::Terminator;
 use pktjit_ir::{BlockId, ValueId};
 
-use super::{END, LineNote, Lowering, OpenLoop, class_of, label_of};
+use super::{END, LineNote, Lowering, OpenLoop, label_of};
 use crate::isa::x64::abi;
-use crate::isa::x64::inst::{Alu, Class, Cond, Inst, Label, Reg, Size, Source};
-use crate::isa::x64::regs::{MoveSource, Node, constant};
+use crate::isa::x64::inst::{Alu, Cond, Inst, Label, Reg, Size, Source};
+use crate::isa::x64::regs::{MoveSource, Node, constant, copy};
 
 /// Control.
 impl<'a> Lowering<'a> {
@@ -18,7 +18,7 @@ impl<'a> Lowering<'a> {
     pub(super) fn parameters(&mut self) {
         for block in &self.program.blocks {
             for &(value, ty) in &block.params {
-                self.registers[value.index()] = Some(self.new_register(class_of(ty)));
+                self.registers[value.index()] = Some(self.new_register(self.class_of(ty)));
             }
         }
     }
@@ -57,17 +57,7 @@ impl<'a> Lowering<'a> {
             if self.uses.is_used_after(value, tail) || exit_args.contains(&value) {
                 let class = self.body.registers[index].class;
                 let kept = self.new_register(class);
-                self.push(match class {
-                    Class::General => Inst::Mov {
-                        dst: kept,
-                        src: reg,
-                        size: Size::S64,
-                    },
-                    Class::Vector => Inst::VectorMov {
-                        dst: kept,
-                        src: reg,
-                    },
-                });
+                self.push(copy(class, kept, reg));
                 escaping.push((value, kept));
             }
         }
@@ -218,7 +208,7 @@ impl<'a> Lowering<'a> {
                 None => MoveSource::Reg(self.reg(arg)),
             };
             let dst = self.reg(param);
-            let class = class_of(self.facts.facts(param).ty);
+            let class = self.class_of(self.facts.facts(param).ty);
             moves.push((class, dst, source));
         }
         if !moves.is_empty() {

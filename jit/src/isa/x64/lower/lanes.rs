@@ -1,15 +1,17 @@
 //! Lane instructions: eight lanes in one ymm register, tables and constants as operands in memory.
+//!
+//! What AVX-512 does in another way, masks and sixteen lanes first of all, is in `avx512`.
 
 use pktjit_ir::program::{Inst as Ir, LaneCompareOp};
 use pktjit_ir::{ByteOrder, TableId, ValueId};
 
 use super::{Lowering, key_address, pool_address};
-use crate::constant_pool::VECTOR_BYTES;
+use crate::isa::x64::evex::{Avx512, LaneSource, Lanes, Lanewise};
 use crate::isa::x64::inst::{Address, Inst, Piece, Reg, Vector, VectorSource};
 
 /// Lanes.
 impl Lowering<'_> {
-    pub(super) fn splat(&mut self, inst: &Ir, a: ValueId) -> Reg {
+    pub(super) fn splat(&mut self, inst: &Ir, a: ValueId, lanes: u8) -> Reg {
         if let Some(constant) = self.uses.constant(a) {
             let dst = self.vector();
             let inst = match constant {
@@ -28,13 +30,14 @@ impl Lowering<'_> {
             order,
         }) = self.uses.splatted_key(inst)
         {
-            return self.broadcast(key_address(offset), None, bytes, order);
+            return self.broadcast((key_address(offset), None), lanes, bytes, order);
         }
         if self.registers[a.index()].is_none()
             && let Some(&Ir::Load { row, column, index }) = self.uses.inst(a)
         {
             let (address, table, column) = self.indexed_element(row, column, index);
-            return self.broadcast(address, Some(table), column.bytes, ByteOrder::Little);
+            let place = (address, Some(table));
+            return self.broadcast(place, lanes, column.bytes, ByteOrder::Little);
         }
         let (src, low, dst) = (self.reg(a), self.vector(), self.vector());
         self.push(Inst::ToVector { dst: low, src });
@@ -45,8 +48,8 @@ impl Lowering<'_> {
     /// A number in memory in each lane, without a detour through a general register.
     fn broadcast(
         &mut self,
-        address: Address,
-        table: Option<TableId>,
+        (address, table): (Address, Option<TableId>),
+        lanes: u8,
         bytes: u8,
         order: ByteOrder,
     ) -> Reg {
@@ -57,19 +60,25 @@ impl Lowering<'_> {
             _ => (Piece::B4, 4),
         };
         let dst = self.vector();
-        self.push_reading(
-            Inst::BroadcastLoad {
+        let load = match lanes {
+            16 => Avx512::BroadcastLoad {
+                dst,
+                address,
+                piece,
+            }
+            .into(),
+            _ => Inst::BroadcastLoad {
                 dst,
                 address,
                 piece,
             },
-            table,
-        );
+        };
+        self.push_reading(load, table);
         if (bytes, order) == (4, ByteOrder::Little) {
             return dst;
         }
         // `vpshufb` picks bytes within 128 bits; 0x80 gives a zero.
-        let mut pick = [0x80; VECTOR_BYTES];
+        let mut pick = vec![0x80; 4 * usize::from(lanes)];
         for (lane, chunk) in pick.chunks_exact_mut(4).enumerate() {
             for (i, byte) in chunk[..bytes].iter_mut().enumerate() {
                 let from = match order {
@@ -79,8 +88,14 @@ impl Lowering<'_> {
                 *byte = (lane % 4 * 4 + from) as u8;
             }
         }
-        let pick = VectorSource::Mem(self.pool_vector(pick));
-        self.vector_op(Vector::ShufB, dst, (pick, None))
+        let pick = self.pool_vector(&pick);
+        match lanes {
+            16 => {
+                let pick = (LaneSource::Mem(pick), None);
+                self.lanewise(Lanewise::ShuffleBytes, Lanes::X16, dst, pick)
+            }
+            _ => self.vector_op(Vector::ShufB, dst, (VectorSource::Mem(pick), None)),
+        }
     }
 
     pub(super) fn compare_lanes(&mut self, op: LaneCompareOp, a: ValueId, b: ValueId) -> Reg {
@@ -122,14 +137,14 @@ impl Lowering<'_> {
         self.vector_op(Vector::MinUD, acc, (VectorSource::Reg(candidates), None))
     }
 
-    fn is_splat_of(&self, value: ValueId, lane: u32) -> bool {
+    pub(super) fn is_splat_of(&self, value: ValueId, lane: u32) -> bool {
         matches!(self.uses.inst(value), Some(&Ir::Splat { a, .. })
             if self.uses.constant(a) == Some(lane.into()))
     }
 
-    /// Halves the number of lanes three times.
+    /// Halves the number of lanes three times, or four.
     pub(super) fn horizontal_min(&mut self, a: ValueId) -> Reg {
-        let src = self.reg(a);
+        let src = self.lower_minima(a);
         let upper = self.vector();
         self.push(Inst::UpperHalf { dst: upper, src });
         let mut least = self.min_128(src, upper);
@@ -176,7 +191,7 @@ impl Lowering<'_> {
 
     /// A register with the lanes `value`, which are zeros, the same for all uses in a block while registers last: clearing
     /// one costs no load, and no execution unit either.
-    fn zeros(&mut self, value: ValueId) -> Reg {
+    pub(super) fn zeros(&mut self, value: ValueId) -> Reg {
         if let Some(reg) = self.zeros {
             return reg;
         }
@@ -192,14 +207,10 @@ impl Lowering<'_> {
 
     /// The same number in each lane, in the pool.
     fn pool_lanes(&mut self, lane: u32) -> Address {
-        let mut bytes = [0; VECTOR_BYTES];
-        for chunk in bytes.chunks_exact_mut(4) {
-            chunk.copy_from_slice(&lane.to_le_bytes());
-        }
-        self.pool_vector(bytes)
+        self.pool_vector(&lane.to_le_bytes().repeat(8))
     }
 
-    fn pool_vector(&mut self, constant: [u8; VECTOR_BYTES]) -> Address {
+    pub(super) fn pool_vector(&mut self, constant: &[u8]) -> Address {
         let offset = self.pool.vector(constant);
         pool_address(offset)
     }

@@ -3,7 +3,7 @@
 
 use pktjit_ir::ValueId;
 
-use super::{Lowering, RUN_BYTES};
+use super::Lowering;
 use crate::isa::x64::abi;
 use crate::isa::x64::frame::{STORE, scratch_bytes};
 use crate::isa::x64::inst::{Address, Inst, Reg, Scale, Shift, Size};
@@ -78,9 +78,9 @@ impl Lowering<'_> {
         self.run(in_scratch(0), index, 4)
     }
 
-    /// The address of run `index` of eight numbers of scratch.
-    pub(super) fn scratch_lanes(&mut self, index: ValueId) -> Address {
-        self.run(in_scratch(0), index, RUN_BYTES)
+    /// The address of run `index` of so many numbers of scratch.
+    pub(super) fn scratch_lanes(&mut self, index: ValueId, lanes: u8) -> Address {
+        self.run(in_scratch(0), index, 4 * u32::from(lanes))
     }
 }
 

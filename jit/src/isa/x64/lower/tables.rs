@@ -6,7 +6,7 @@
 use pktjit_ir::program::{Column, Inst as Ir, Table, Type};
 use pktjit_ir::{TableId, ValueId};
 
-use super::{Lowering, RUN_BYTES, pool_address};
+use super::{Lowering, pool_address};
 use crate::code::Placement;
 use crate::isa::x64::inst::{Address, Alu, Inst, Reg, Scale, Shift, Size, Source};
 
@@ -202,7 +202,7 @@ impl<'a> Lowering<'a> {
         (address, table, column)
     }
 
-    /// Where the eight numbers are that a load of lanes reads, and in which table; `None` of other instructions.
+    /// Where the numbers are that a load of lanes reads, and in which table; `None` of other instructions.
     pub(super) fn lanes_address(&mut self, inst: &Ir) -> Option<(Address, Option<TableId>)> {
         Some(match *inst {
             Ir::LoadLanes {
@@ -212,12 +212,16 @@ impl<'a> Lowering<'a> {
                 (address, Some(table))
             }
             Ir::LoadLanesAt {
-                row, column, index, ..
+                row,
+                column,
+                index,
+                lanes,
             } => {
                 let (address, table, _) = self.element(row, column, 0);
-                (self.run(address, index, RUN_BYTES), Some(table))
+                let bytes = 4 * u32::from(lanes);
+                (self.run(address, index, bytes), Some(table))
             }
-            Ir::LoadScratchLanes { index, .. } => (self.scratch_lanes(index), None),
+            Ir::LoadScratchLanes { index, lanes } => (self.scratch_lanes(index, lanes), None),
             _ => return None,
         })
     }
