@@ -19,7 +19,7 @@ use crate::workload::{Row, Set, Traffic};
 const CHECKED: usize = 2048;
 
 /// Most rules of which the generic pipapo is built: of more, with wide ranges, its tables take gigabytes.
-const MOST_PIPAPO_RULES: usize = 100_000;
+const MOST_PIPAPO_RULES: u32 = 100_000;
 
 /// Fewest builds that a median is taken of.
 const LEAST_ROUNDS: usize = 3;
@@ -41,7 +41,7 @@ pub fn run(row: &Row, settings: &Settings, done: Done<'_>) -> Result<(), Box<dyn
     let set = Set::new(row)?;
     let compiled = compile_all(&set.rules, settings)?;
     let mut contenders = calls(&compiled);
-    contenders.extend(peers(&set));
+    contenders.extend(peers(row, &set));
     for traffic in Traffic::ALL {
         let sent = set.send(traffic, CHECKED);
         set.check(&sent.ranges)?;
@@ -67,7 +67,7 @@ pub fn run(row: &Row, settings: &Settings, done: Done<'_>) -> Result<(), Box<dyn
             let stats = classifier.stats();
             turn.extend(PARTS.map(|(_, part)| nanoseconds(part(&stats))));
         }
-        turn.extend(peers(&set).map(|peer| peer.build_ms() * 1e6));
+        turn.extend(peers(row, &set).map(|peer| peer.build_ms() * 1e6));
         samples.resize(turn.len(), Vec::new());
         for (samples, time) in samples.iter_mut().zip(turn) {
             samples.push(time);
@@ -83,7 +83,7 @@ pub fn run(row: &Row, settings: &Settings, done: Done<'_>) -> Result<(), Box<dyn
             timed.push((what, Contender::compiled(compiled, call)));
         }
     }
-    timed.extend(peers(&set).map(|peer| (peer.peer.name(), peer)));
+    timed.extend(peers(row, &set).map(|peer| (peer.peer.name(), peer)));
     let place = Place {
         suite: settings.suite,
         row: row.name,
@@ -101,9 +101,9 @@ pub fn run(row: &Row, settings: &Settings, done: Done<'_>) -> Result<(), Box<dyn
 }
 
 /// The peers, each built anew: those that know all fields.
-fn peers<'a>(set: &Set) -> impl Iterator<Item = Contender<'a>> {
+fn peers<'a>(row: &Row, set: &Set) -> impl Iterator<Item = Contender<'a>> {
     let pipapo = || Contender::build(|| Pipapo::new(&set.rules));
-    let pipapo = (set.len() <= MOST_PIPAPO_RULES).then(pipapo);
+    let pipapo = (row.rules <= MOST_PIPAPO_RULES).then(pipapo);
     pipapo.into_iter().chain(hash(set))
 }
 
