@@ -381,7 +381,7 @@ fn estimates(target: &Target, effort: Effort) -> Result<Vec<Compared>, Box<dyn E
     };
     let mut all = Vec::new();
     for row in ROWS {
-        let set = Set::new(&row, false)?;
+        let set = Set::new(&row)?;
         let keys = set.send(Traffic::Hits, KEYS).ranges;
         let mut estimated = Vec::new();
         let mut classifiers = Vec::new();
