@@ -238,7 +238,7 @@ fn without_avx2_the_interpreter_answers_and_says_why() {
     assert!(matches!(error, Err(BuildError::Engine { .. })));
 }
 
-/// Ten rules: one comparison of sixteen lanes, two of eight.
+/// Ten rules, which `inline` compares with sixteen lanes at once, or eight after eight.
 fn ten_pairs() -> RuleSet {
     let fields = [Field::ipv4_addr("saddr"), Field::inet_service("dport")];
     let mut builder = RuleSet::builder(KeyLayout::packed(fields).unwrap());
@@ -268,7 +268,12 @@ fn avx512_is_passed_over_where_sixteen_lanes_gain_nothing() {
     let gains_nothing = "engine `avx512` cannot serve: the plan gains nothing from sixteen lanes";
     for (builder, rules) in [
         (with_avx512(), common::small()),
-        (with_avx512().max_vector_bits(256), ten_pairs()),
+        (
+            with_avx512()
+                .structure(Structure::Inline)
+                .max_vector_bits(256),
+            ten_pairs(),
+        ),
     ] {
         let classifier = builder.compile(&rules).unwrap();
         assert_eq!(classifier.engine(), EngineKind::Avx2);
@@ -282,7 +287,8 @@ fn avx512_is_taken_where_sixteen_lanes_gain_and_the_machine_has_them() {
     let Ok(host) = Cpu::host().target() else {
         return;
     };
-    let classifier = with_avx512().compile(&ten_pairs()).unwrap();
+    let builder = with_avx512().structure(Structure::Inline);
+    let classifier = builder.compile(&ten_pairs()).unwrap();
     let why = classifier.why();
     if Cpu::host().avx512.is_ok() {
         assert_eq!(classifier.engine(), EngineKind::Avx512, "{why}");
@@ -291,9 +297,7 @@ fn avx512_is_taken_where_sixteen_lanes_gain_and_the_machine_has_them() {
     assert!(why.contains("machine that has more"), "{host}: {why}");
     // What was planned for sixteen lanes is no plan for the next engine.
     assert_eq!(classifier.engine(), EngineKind::Avx2, "{why}");
-    let forced = with_avx512()
-        .engine(EngineKind::Avx512)
-        .compile(&ten_pairs());
+    let forced = builder.engine(EngineKind::Avx512).compile(&ten_pairs());
     assert!(matches!(forced, Err(BuildError::Engine { .. })));
 }
 
