@@ -3,8 +3,8 @@
 mod common;
 
 use pktjit::{
-    BatchError, BuildError, Classifier, Cpu, EngineKind, Field, Hit, KeyLayout, KeyRef, MISS,
-    RuleId, RuleSet, Structure, Verdict,
+    BatchError, BuildError, Classifier, ClassifierBuilder, Cpu, EngineKind, Field, Hit, KeyLayout,
+    KeyRef, MISS, Match, Rule, RuleId, RuleSet, Structure, Verdict,
 };
 
 /// A classifier of `rules` for each engine that runs here.
@@ -236,6 +236,69 @@ fn without_avx2_the_interpreter_answers_and_says_why() {
     );
     let error = builder.engine(EngineKind::Avx2).compile(&common::small());
     assert!(matches!(error, Err(BuildError::Engine { .. })));
+}
+
+/// Ten rules, which `inline` compares with sixteen lanes at once, or eight after eight.
+fn ten_pairs() -> RuleSet {
+    let fields = [Field::ipv4_addr("saddr"), Field::inet_service("dport")];
+    let mut builder = RuleSet::builder(KeyLayout::packed(fields).unwrap());
+    for i in 0..10 {
+        let lo = 0x0a00_0000 + 1000 * i;
+        let [saddr, dport] = [(lo, lo + 300), (10 * i, 10 * i + 5)];
+        builder.push(Rule::new(
+            [saddr, dport].map(|(lo, hi)| Match::Range { lo, hi }),
+        ));
+    }
+    builder.build().unwrap()
+}
+
+/// A machine with AVX-512, on which code for it is made and refused if the real one has none.
+fn with_avx512() -> ClassifierBuilder {
+    Classifier::builder().cpu(Cpu {
+        avx512: Ok(()),
+        ..*Cpu::host()
+    })
+}
+
+#[test]
+fn avx512_is_passed_over_where_sixteen_lanes_gain_nothing() {
+    if Cpu::host().avx2.is_err() {
+        return;
+    }
+    let gains_nothing = "engine `avx512` cannot serve: the plan gains nothing from sixteen lanes";
+    for (builder, rules) in [
+        (with_avx512(), common::small()),
+        (
+            with_avx512()
+                .structure(Structure::Inline)
+                .max_vector_bits(256),
+            ten_pairs(),
+        ),
+    ] {
+        let classifier = builder.compile(&rules).unwrap();
+        assert_eq!(classifier.engine(), EngineKind::Avx2);
+        let why = classifier.why();
+        assert!(why.contains(gains_nothing), "{why}");
+    }
+}
+
+#[test]
+fn avx512_is_taken_where_sixteen_lanes_gain_and_the_machine_has_them() {
+    let Ok(host) = Cpu::host().target() else {
+        return;
+    };
+    let builder = with_avx512().structure(Structure::Inline);
+    let classifier = builder.compile(&ten_pairs()).unwrap();
+    let why = classifier.why();
+    if Cpu::host().avx512.is_ok() {
+        assert_eq!(classifier.engine(), EngineKind::Avx512, "{why}");
+        return;
+    }
+    assert!(why.contains("machine that has more"), "{host}: {why}");
+    // What was planned for sixteen lanes is no plan for the next engine.
+    assert_eq!(classifier.engine(), EngineKind::Avx2, "{why}");
+    let forced = builder.engine(EngineKind::Avx512).compile(&ten_pairs());
+    assert!(matches!(forced, Err(BuildError::Engine { .. })));
 }
 
 #[test]

@@ -7,7 +7,7 @@ fn names_that_nobody_knows_or_that_are_not_built_yet_are_errors() {
     let rules = File::new(ACL);
     for (option, name, message) in [
         ("--engine", "avx3", "there is no engine `avx3`"),
-        ("--engine", "avx512", "engine `avx512` is not built yet"),
+        ("--engine", "neon", "engine `neon` is not built yet"),
         ("--structure", "trie", "there is no structure `trie`"),
         ("--structure", "peel", "structure `peel` is not built yet"),
     ] {
@@ -21,7 +21,6 @@ fn names_that_nobody_knows_or_that_are_not_built_yet_are_errors() {
         }
     }
     for (target, message) in [
-        ("x86_64-avx512", "target `x86_64-avx512` is not built yet"),
         ("aarch64-neon", "target `aarch64-neon` is not built yet"),
         (
             "riscv64gc-unknown-linux-gnu",
@@ -32,6 +31,29 @@ fn names_that_nobody_knows_or_that_are_not_built_yet_are_errors() {
         let found = error(JITDUMP, &[rules.name(), "--target", target]);
         assert!(found.starts_with(message), "{found}");
     }
+    let mixed = ["--target", "x86_64-avx2", "--engine", "avx512"];
+    let found = error(JITDUMP, &[&[rules.name()], &mixed[..]].concat());
+    assert!(
+        found.starts_with("engine `avx512` has no code for x86_64-avx2"),
+        "{found}"
+    );
+}
+
+#[test]
+fn an_engine_that_the_cpu_cannot_run_is_an_error_where_it_is_forced() {
+    let Err(reason) = pktjit::EngineKind::Avx512.check(pktjit::Cpu::host()) else {
+        eprintln!("skipped: this CPU runs all engines");
+        return;
+    };
+    let rules = File::new(ACL);
+    let found = error(
+        PKTJIT,
+        &["classify", rules.name(), "--engine", "avx512", "1 1 1 1 1"],
+    );
+    assert!(
+        found.starts_with(&format!("engine `avx512` cannot serve: {reason}")),
+        "{found}"
+    );
 }
 
 #[test]

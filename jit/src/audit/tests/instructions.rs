@@ -116,3 +116,67 @@ fn address_of_32_bits() {
     let found = faults(Spot::LoadRow, |a, _| a.mov(eax, dword_ptr(r9d + 32)));
     only(FaultKind::Instruction, &found);
 }
+
+/// The code with `plant` in the body of its loop, as if it were for a target with AVX-512 and so many bits.
+fn with_avx512(bits: u16, plant: &Plant) -> Result<AuditReport, AuditError> {
+    let mut code = code(Spot::LoopBody, plant);
+    code.target = Target::x86_64_avx512();
+    code.target.max_vector_bits = bits;
+    run(&code)
+}
+
+#[test]
+fn avx512_instructions_where_the_target_has_them() {
+    let report = with_avx512(512, &|a, _| {
+        a.vpcmpud(k1, zmm0, zmm1, 2)?;
+        a.vptestnmd(k1.k1(), ymm0, ymm1)?;
+        a.kandw(k2, k1, k1)?;
+        a.kmovb(r11d, k2)
+    });
+    let features = report.unwrap().features;
+    for feature in ["avx512f", "avx512dq", "avx512vl"] {
+        assert!(features.contains(feature), "{feature}");
+    }
+}
+
+#[test]
+fn wider_registers_than_the_target_allows() {
+    let error = with_avx512(256, &|a, _| a.vpaddd(zmm0, zmm0, zmm1)).unwrap_err();
+    only(FaultKind::Feature, error.faults());
+}
+
+#[test]
+fn extensions_of_avx512_that_are_not_among_the_four() {
+    let error = with_avx512(512, &|a, _| a.vpopcntd(zmm0, zmm1)).unwrap_err();
+    only(FaultKind::Feature, error.faults());
+    let error = with_avx512(512, &|a, _| a.vpermb(zmm0, zmm0, zmm1)).unwrap_err();
+    only(FaultKind::Feature, error.faults());
+}
+
+#[test]
+fn a_gather_under_a_mask() {
+    let error = with_avx512(512, &|a, _| {
+        a.vpgatherdd(zmm0.k1(), zmmword_ptr(rdi + zmm1 * 4))
+    });
+    only(FaultKind::Instruction, error.unwrap_err().faults());
+}
+
+#[test]
+fn a_masked_load_counts_with_all_of_its_bytes() {
+    let error = with_avx512(512, &|a, _| a.vmovdqu32(zmm0.k1(), zmmword_ptr(rdi)));
+    only(FaultKind::Read, error.unwrap_err().faults());
+}
+
+#[test]
+fn missing_vzeroupper_after_512_bits() {
+    let error = {
+        let mut code = code(Spot::Exit, &|a, _| {
+            a.vzeroupper()?;
+            a.vpxord(zmm0, zmm0, zmm0)?;
+            a.ret()
+        });
+        code.target = Target::x86_64_avx512();
+        run(&code).unwrap_err()
+    };
+    only(FaultKind::UpperHalves, error.faults());
+}

@@ -1,5 +1,6 @@
 //! Whole programs: what the finished bytes look like to another decoder, and the exact code of a few of them.
 
+mod avx512;
 mod bit_vectors;
 mod frames;
 
