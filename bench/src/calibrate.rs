@@ -10,7 +10,7 @@ use std::fmt;
 
 use pktjit::{
     Caches, Classifier, Cpu, Field, KeyLayout, LayoutError, MISS, Match, NativeCode, OsMemory,
-    Rule, RuleSet, Structure, Target, cli::random::Random,
+    Rule, RuleSet, Structure, Target, cli::measure::single, cli::random::Random,
 };
 use pktjit_ir::plan::{Calibration, Choice, Level, Machine, Options, plan};
 use pktjit_ir::program::{BinaryOp, Column, Inst, MaskOp, Table};
@@ -18,7 +18,7 @@ use pktjit_ir::{ByteOrder, ProgramBuilder, TableId, ValueId, verify};
 use pktjit_jit::{LookupStats, compile, lookup_stats};
 use serde::Serialize;
 
-use crate::measure::{Effort, Loop, in_turns, single};
+use crate::measure::{Effort, Loop, in_turns};
 use crate::peer::{Peer, RawCall};
 use crate::report;
 use crate::workload::{KEYS, ROWS, Set, Traffic};
@@ -31,6 +31,9 @@ const LINE: usize = 64;
 const MAX_TABLE: usize = 256 << 20;
 /// The numbers of things that programs do: the difference is what is told.
 const FEW_AND_MANY: [usize; 2] = [2, 6];
+
+/// What loads from the nearest cache take at least: they are not told from noise.
+const LEAST_NS: f64 = 0.02;
 
 /// What was measured.
 #[derive(Clone, Debug, Serialize)]
@@ -147,15 +150,12 @@ impl Report {
             line: 0.0,
             load: 0.0,
         }; 4];
-        // A farther level is never cheaper, whatever the noise.
-        let mut nearer = Level {
-            line: 0.0,
-            load: 0.0,
-        };
+        // A farther level is never quicker and nothing is free, whatever the noise.
+        let (mut line, mut load) = (LEAST_NS, LEAST_NS);
         for (level, measured) in levels.iter_mut().zip(&self.levels) {
-            level.line = round(measured.line).max(nearer.line);
-            level.load = round(measured.load).max(nearer.load);
-            nearer = *level;
+            line = round(measured.line).max(line);
+            load = round(measured.load).max(load);
+            *level = Level { line, load };
         }
         Calibration {
             call: round(self.call),
@@ -237,17 +237,15 @@ impl Made {
 
 /// Nanoseconds of each, in turns.
 fn measure(programs: &[Made], keys: &[u8], effort: Effort) -> Vec<f64> {
-    let way = |made: &'_ Made| -> Loop<'_> {
-        let (code, layout) = (&made.code, &made.layout);
-        single(keys, KEY, move |key| {
+    let ways = programs.iter().map(|made| {
+        let Made { code, layout, .. } = made;
+        single(keys, KEY, |key| {
             layout.key(key).map_or(MISS, |key| code.lookup(key))
         })
-    };
-    let mut ways: Vec<Loop<'_>> = programs.iter().map(way).collect();
-    in_turns(&mut ways, effort)
-        .iter()
-        .map(|estimate| estimate.ns)
-        .collect()
+    });
+    let mut ways: Vec<Loop<'_>> = ways.collect();
+    let estimates = in_turns(&mut ways, effort);
+    estimates.iter().map(|estimate| estimate.ns).collect()
 }
 
 fn make_all<const N: usize>(

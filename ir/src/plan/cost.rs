@@ -2,12 +2,12 @@
 //!
 //! ```text
 //! ns = either(call, instructions * instruction) + lines * line(bytes) + dependent loads * load(bytes)
-//! either(a, b) = (a^4 + b^4)^(1/4)
+//! either(a, b) = (a^2 + b^2)^(1/2)
 //! ```
 //!
 //! | what | counted by structures | constant |
 //! | --- | --- | --- |
-//! | the call | - | `call`: instructions of one lookup run while the next is called, so the longer of the two counts |
+//! | the call | - | `call`: instructions of one lookup run while the next is called, so the longer of the two counts most |
 //! | instructions | scalar and vector ones alike, for the machine's lanes and its way to gather bits | `instruction` |
 //! | lines | lines of tables that are touched; a quarter of those that are read in order | `line`, in each cache |
 //! | dependent loads | loads from tables that wait for a load from a table | `load`: what the wait adds |
@@ -111,7 +111,7 @@ impl Machine {
             nearer = within.max(nearer);
         }
         let work = cost.instructions * instruction;
-        let either = (call.powi(4) + work.powi(4)).sqrt().sqrt();
+        let either = (call * call + work * work).sqrt();
         either + cost.lines * line + cost.dependent_loads * load
     }
 }

@@ -586,7 +586,7 @@ impl Index {
         index.unwrap_or_else(|| b.constant(0))
     }
 
-    /// What the index costs: a load, and for all but the first a shift and an or, beside gathering.
+    /// What the index costs: for each load but the first a shift and an or, beside gathering.
     pub(crate) fn cost(&self, pext: Pext) -> Cost {
         let gather = |mask: u64| match pext {
             // The mask is a number of its own.
@@ -594,19 +594,16 @@ impl Index {
             // A shift, a mask, and an or with those before.
             Pext::Slow | Pext::None => 4.0 * runs(mask).count() as f64,
         };
+        let gathered = self.windows.iter().map(|&(_, mask)| 3.0 + gather(mask));
         Cost {
-            instructions: self
-                .windows
-                .iter()
-                .map(|&(_, mask)| 3.0 + gather(mask))
-                .sum(),
+            instructions: (gathered.sum::<f64>() - 2.0).max(0.0),
             ..Cost::default()
         }
     }
 }
 
 /// Runs of adjacent bits of a mask, the lowest first.
-fn runs(mut mask: u64) -> impl Iterator<Item = u64> {
+pub(crate) fn runs(mut mask: u64) -> impl Iterator<Item = u64> {
     std::iter::from_fn(move || {
         // Adding the lowest bit clears the run that starts there.
         let lowest = mask & mask.wrapping_neg();

@@ -96,14 +96,14 @@ impl Bucket {
         let most_vectors = BUCKET_VECTORS.into_iter().max().unwrap_or(1) as usize;
         let needs_index = input.rows.len() >= lanes * most_vectors;
         let of_bucket = Cost {
-            instructions: if needs_index { 15.0 } else { 10.0 },
+            instructions: if needs_index { 13.0 } else { 10.0 },
             dependent_loads: 1.0,
             lines: f64::from(comparison.column_count() + 1) * lanes as f64 / 16.0,
             table_bytes: 0,
         };
         let one = of_bucket + comparison.block_cost() + comparison.key_cost(1.0);
         let two = Cost {
-            instructions: 33.0,
+            instructions: 28.0,
             dependent_loads: 2.0,
             lines: 1.0,
             table_bytes: 0,

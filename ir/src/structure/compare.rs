@@ -88,7 +88,7 @@ impl Test {
             Kind::Eq => 2.0,
             Kind::Masked => 3.0,
             Kind::Range => 4.0,
-            Kind::Wide => 14.0 * self.words.len() as f64,
+            Kind::Wide => 10.0 * self.words.len() as f64,
         }
     }
 }
@@ -435,7 +435,7 @@ impl Comparison {
         } else {
             0.0
         };
-        let instructions = 3.0 * spreads * self.words() as f64 + common;
+        let instructions = 2.0 * spreads * self.words() as f64 + common;
         Cost {
             instructions,
             ..Cost::default()

@@ -46,8 +46,8 @@ impl Blocks {
         let blocks = (self.rows.len() as f64 / lanes).ceil();
         let row_bytes = f64::from(self.comparison.column_count() + 1) * lanes * 4.0;
         let cost = Cost {
-            // Address, three for the masked minimum, two for the loop; the horizontal minimum at the end.
-            instructions: blocks * (self.comparison.block_cost().instructions + 7.0) + 12.0,
+            // Address, four for the masked minimum, four for the loop; the horizontal minimum at the end.
+            instructions: blocks * (self.comparison.block_cost().instructions + 9.0) + 12.0,
             dependent_loads: 0.0,
             // Streamed in order: a quarter of the lines of a random access.
             lines: blocks * row_bytes / 64.0 / 4.0,
