@@ -2,17 +2,22 @@
 //!
 //! ```text
 //! h       = sum of number i of the key * multiplier i             64 bits; a number is up to 8 bytes that rules differ in
-//! pilot   = pilots[h >> ..]                                       a multiplier chosen for the keys that share it
-//! row     = slots[(h * pilot) >> ..]  -> numbers of the key, row number
-//! result  = row number if the numbers are equal, and so is what all rules have in common; else MISS
+//! pilot   = pilots[h >> ..]                                       2 bytes, chosen for the two to four keys that share it
+//! slot    = (h * pilot >> 32) * slots >> 32                       any number of slots: a fifth more than keys
+//! result  = row number of the slot if its numbers are those of the key, and so is what all rules have in common; else MISS
 //! ```
 //!
 //! Two dependent loads and one comparison, whatever the number of rules. Each pilot was searched until its keys fell on
 //! slots that were still free, those with most keys first: this is the compress, hash, displace construction of Belazzougui,
 //! Botelho and Dietzfelbinger (2009) in the form that PTHash (Pibiri and Trani, 2021) made quick to look up.
 //!
-//! Exact values of 10.0.0.1 and 10.0.0.2 with 2 slots: h = 0x3a.., 0xc1..; both share pilot 0; a pilot is searched whose
-//! product with the two numbers differs in the top bit.
+//! Pilots are small enough for those of a million rules to stay in the second-level cache. Slots do not: they are as narrow as
+//! the numbers allow, 8 bytes for an IPv4 address, even if one in eight of 12 bytes lies across two lines. A free slot repeats a
+//! key that never comes to it, so that it needs no mark.
+//!
+//! The keys of one pilot have the leading bits of h in common; multiplied by the pilot, the next ones decide where they fall.
+//! The product of a number of 8 bytes whose leading bits alone differ - two addresses, the second one in sequence - has no
+//! such bits; so the high half of one is folded into the low half before.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -24,14 +29,20 @@ use crate::program::{BinaryOp, Column, CompareOp, MISS, Program, Table};
 use crate::structure::common::Common;
 use crate::structure::windows::{Window, windows};
 use crate::structure::{Cost, Input, Refusal, empty};
+use crate::table::flat;
 
-/// Tries for one pilot before the whole function is given up and begun again with other multipliers.
-const MAX_PILOT_TRIES: u32 = 1 << 14;
+/// Keys for each pilot: at most so many on average, and at least half of it.
+const KEYS_PER_PILOT: usize = 4;
 /// Most numbers of the key that stay in registers until they are compared; more are loaded again, so that few general
 /// registers are enough.
 const MAX_KEPT_NUMBERS: usize = 2;
 /// Sets of multipliers that are tried.
 const MAX_SEEDS: u32 = 8;
+/// Tries for all pilots, for each of them, before the whole function is given up and begun again with other multipliers.
+/// Random keys need 20, sequences mostly below 200.
+const TRIES_A_PILOT: usize = 1 << 9;
+/// Most keys of one pilot; more are far beyond chance, and could not be placed.
+const MAX_GROUP: usize = 32;
 
 /// A lookup costs at least this: one number.
 pub(crate) const FLOOR: Cost = Cost {
@@ -43,13 +54,15 @@ pub(crate) const FLOOR: Cost = Cost {
 
 /// A hash whose bits are known; the function itself is searched when it is built.
 pub(crate) struct Hash {
-    /// The bits that all rules look at, in the bytes in which rules differ.
+    /// The bits that all rules look at, in the bytes that the numbers read.
     care: Vec<u8>,
     numbers: Vec<Number>,
-    /// The bytes in which all rules want the same.
+    /// What all rules want alike of other bytes.
     common: Common,
-    /// The numbers of each rule, and its row; without repeats.
-    keys: Vec<(Box<[u64]>, u32)>,
+    /// The numbers of one rule after those of the other, without repeats.
+    keys: Vec<u64>,
+    /// The row of each of these rules.
+    rows: Vec<u32>,
 }
 
 /// Stretches of the key side by side, up to 8 bytes.
@@ -85,6 +98,16 @@ impl Number {
         })
     }
 
+    /// Bytes of its column.
+    fn column_bytes(&self) -> u8 {
+        self.bytes().next_power_of_two()
+    }
+
+    /// Whether its high half is folded into the low one before it is hashed.
+    fn is_long(&self, care: &[u8]) -> bool {
+        self.read(care) >> 56 != 0
+    }
+
     fn emit(&self, b: &mut ProgramBuilder, care: &[u8]) -> ValueId {
         let (mut shift, mut number) = (0, None);
         for window in &self.windows {
@@ -111,118 +134,136 @@ impl fmt::Display for Number {
 struct Function {
     multipliers: Vec<u64>,
     pilots: Vec<u32>,
-    pilot_bits: u8,
-    slot_bits: u8,
-    /// For each slot the position in `Hash::keys`.
+    /// For each slot the position of its key.
     slots: Vec<Option<u32>>,
 }
 
 impl Hash {
     pub(crate) fn prepare(input: &Input<'_>) -> Result<Self, Refusal> {
         let layout = input.layout();
-        let mut masks: Option<Vec<u128>> = None;
-        for &row in &input.rows {
-            let mine: Vec<u128> = layout
-                .fields()
-                .iter()
-                .zip(&input.rule(row).matches)
-                .map(|(field, condition)| condition.care(field))
-                .zip(layout.fields())
-                .map(|(mask, field)| {
-                    mask.ok_or_else(|| Refusal::MixedMasks {
-                        field: field.name().into(),
-                    })
-                })
-                .collect::<Result<_, _>>()?;
-            match &masks {
-                None => masks = Some(mine),
-                Some(first) => {
-                    if let Some(i) = (0..mine.len()).find(|&i| first[i] != mine[i]) {
-                        return Err(Refusal::MixedMasks {
-                            field: layout.fields()[i].name().into(),
-                        });
-                    }
-                }
-            }
-        }
+        let masks = layout.field_ids().map(|id| common_mask(input, id));
+        let masks: Vec<u128> = masks.collect::<Result<_, _>>()?;
         // Fields may overlap in the key: a bit counts if it does in any of them.
-        let masks = masks.unwrap_or_default();
-        let mut care = overlay(layout, &masks);
-        let mut wanted: Vec<(Vec<u8>, u32)> = Vec::with_capacity(input.rows.len());
+        let all = overlay(layout, &masks);
+        let mut wanted: Vec<u8> = Vec::with_capacity(input.rows.len() * layout.len());
+        let mut rows: Vec<u32> = Vec::with_capacity(input.rows.len());
         for &row in &input.rows {
-            let matches = &input.rule(row).matches;
-            let lowers: Vec<u128> = layout
-                .fields()
-                .iter()
-                .zip(matches)
-                .map(|(f, m)| m.lower(f))
-                .collect();
+            let conditions = layout.fields().iter().zip(&input.rule(row).matches);
+            let lowers: Vec<u128> = conditions.map(|(field, m)| m.lower(field)).collect();
             let bytes = overlay(layout, &lowers);
             let is_as_wanted = |(id, (&mask, &wanted)): (FieldId, (&u128, &u128))| {
                 layout
                     .key(&bytes)
                     .is_ok_and(|key| (layout.read(key, id) ^ wanted) & mask == 0)
             };
-            if !layout
+            // Where overlapping fields want different things of one bit, no key matches.
+            if layout
                 .field_ids()
                 .zip(masks.iter().zip(&lowers))
                 .all(is_as_wanted)
             {
-                // Overlapping fields that want different things of one bit: no key matches.
-                continue;
+                wanted.extend(bytes);
+                rows.push(row);
             }
-            wanted.push((bytes, row));
         }
-        let common = Common::take(&mut care, wanted.iter().map(|(bytes, _)| &bytes[..]));
+        let wanted = wanted.chunks_exact(layout.len());
+        let mut care = all.clone();
+        Common::take(&mut care, wanted.clone());
         let numbers = Number::of(&care);
-        let mut seen = HashSet::with_capacity(wanted.len());
-        let mut keys: Vec<(Box<[u64]>, u32)> = Vec::with_capacity(wanted.len());
-        for (bytes, row) in wanted {
-            let key: Box<[u64]> = numbers
-                .iter()
-                .map(|number| number.read(&bytes) & number.read(&care))
-                .collect();
-            // Rows come strongest first; a repeat can never win.
-            if seen.insert(key.clone()) {
-                keys.push((key, row));
-            }
+        // What all rules want alike of a byte that is read anyway is compared with the others.
+        for window in numbers.iter().flat_map(|number| &number.windows) {
+            let bytes = window.offset..window.offset + usize::from(window.bytes);
+            care[bytes.clone()].copy_from_slice(&all[bytes]);
         }
-        Ok(Self {
+        let unread = all.iter().zip(&care).map(|(all, care)| all & !care);
+        let common = Common::take(&mut unread.collect::<Vec<u8>>(), wanted.clone());
+        let mut hash = Self {
             care,
             numbers,
             common,
-            keys,
-        })
+            keys: Vec::new(),
+            rows: Vec::new(),
+        };
+        let masks: Vec<u64> = hash.numbers.iter().map(|n| n.read(&hash.care)).collect();
+        let mut seen = HashSet::with_capacity(rows.len());
+        for (bytes, row) in wanted.zip(rows) {
+            // Rows come strongest first; a repeat can never win.
+            if seen.insert(bytes) {
+                let numbers = hash.numbers.iter().zip(&masks);
+                hash.keys
+                    .extend(numbers.map(|(number, mask)| number.read(bytes) & mask));
+                hash.rows.push(row);
+            }
+        }
+        Ok(hash)
     }
 
-    fn bits(&self) -> (u8, u8) {
-        let count = self.keys.len();
-        // About four keys a pilot, and at most nine tenths of the slots taken.
-        let pilot_bits = (count / 4).next_power_of_two().ilog2().max(1) as u8;
-        let slot_bits = (count + count / 9 + 1).next_power_of_two().ilog2().max(1) as u8;
-        (pilot_bits, slot_bits)
+    fn pilot_bits(&self) -> u8 {
+        let pilots = self.rows.len() / KEYS_PER_PILOT;
+        pilots.next_power_of_two().ilog2().max(1) as u8
+    }
+
+    fn slot_count(&self) -> usize {
+        self.rows.len() + self.rows.len() / 5 + 1
+    }
+
+    /// The numbers and the row of a rule.
+    fn columns(&self) -> Vec<Column> {
+        let numbers = self.numbers.iter().map(|number| Column {
+            name: number.to_string().into(),
+            offset: 0,
+            bytes: number.column_bytes(),
+            count: 1,
+            max: u64::MAX >> (64 - 8 * u32::from(number.column_bytes())),
+            is_result: false,
+        });
+        let row = Column {
+            name: "row".into(),
+            offset: 0,
+            bytes: 4,
+            count: 1,
+            max: self.rows.iter().copied().max().unwrap_or(MISS).into(),
+            is_result: true,
+        };
+        let mut columns: Vec<Column> = numbers.chain([row]).collect();
+        // Wide ones first: all are aligned, without gaps.
+        let mut end = 0;
+        for bytes in [8, 4, 2, 1] {
+            for column in columns.iter_mut().filter(|column| column.bytes == bytes) {
+                column.offset = end;
+                end += u32::from(bytes);
+            }
+        }
+        columns
     }
 
     fn row_bytes(&self) -> usize {
-        8 * self.numbers.len() + 8
+        let bytes = self.numbers.iter().map(|n| usize::from(n.column_bytes()));
+        (bytes.sum::<usize>() + 4).next_multiple_of(4)
     }
 
     pub(crate) fn cost(&self, _input: &Input<'_>) -> Cost {
-        let (pilot_bits, slot_bits) = self.bits();
         let row_bytes = self.row_bytes();
+        let long = self
+            .numbers
+            .iter()
+            .filter(|number| number.is_long(&self.care));
         Cost {
-            // A load, mask, multiplication and sum a number, and its comparison; 13 for two addresses, the second
-            // multiplication and the result; the comparison of what all rules share.
-            instructions: 7.0 * self.numbers.len() as f64 + 13.0 + self.common.instructions(),
+            // A load, mask, multiplication and sum a number, and its comparison; 3 to fold a long one; 15 for two
+            // addresses, two multiplications and the result; the comparison of what all rules share.
+            instructions: 7.0 * self.numbers.len() as f64
+                + 3.0 * long.count() as f64
+                + 15.0
+                + self.common.instructions(),
             // The slot, after the pilot.
             dependent_loads: 1.0,
             lines: 1.0 + (row_bytes as f64 / 64.0).ceil(),
-            table_bytes: (4 << pilot_bits) + (row_bytes << slot_bits),
+            table_bytes: (2 << self.pilot_bits()) + row_bytes * self.slot_count(),
         }
     }
 
     pub(crate) fn build(&self, input: &Input<'_>) -> Result<Program, Refusal> {
-        if self.keys.is_empty() {
+        if self.rows.is_empty() {
             return Ok(empty(input));
         }
         let function = (0..MAX_SEEDS)
@@ -230,22 +271,18 @@ impl Hash {
             .ok_or(Refusal::NoHash { tries: MAX_SEEDS })?;
 
         let mut b = input.program();
-        let pilots = b.table(crate::table::flat("pilots", "multiplier", &function.pilots));
+        let pilots = b.table(flat("pilots", "multiplier", &function.pilots));
         let slots = b.table(self.slots(&function));
-        let mut known: Vec<ValueId> = Vec::new();
-        let mut hash: Option<ValueId> = None;
-        for (number, &multiplier) in self.numbers.iter().zip(&function.multipliers) {
-            let x = number.emit(&mut b, &self.care);
-            known.push(x);
-            let product = b.binary_const(BinaryOp::Mul, x, multiplier);
-            hash = Some(hash.map_or(product, |hash| b.binary(BinaryOp::Add, hash, product)));
-        }
-        let hash = hash.unwrap_or_else(|| b.constant(0));
-        let index = b.shr(hash, 64 - function.pilot_bits);
+        let numbers = self.numbers.iter().map(|n| n.emit(&mut b, &self.care));
+        let known: Vec<ValueId> = numbers.collect();
+        let hash = self.emit_hash(&mut b, &known, &function.multipliers);
+        let index = b.shr(hash, 64 - self.pilot_bits());
         let row = b.row(pilots, index);
         let pilot = b.load(row, 0, None);
         let product = b.binary(BinaryOp::Mul, hash, pilot);
-        let index = b.shr(product, 64 - function.slot_bits);
+        let high = b.shr(product, 32);
+        let product = b.binary_const(BinaryOp::Mul, high, self.slot_count() as u64);
+        let index = b.shr(product, 32);
         let row = b.row(slots, index);
         let mut differing = self.common.emit(&mut b);
         for (i, number) in self.numbers.iter().enumerate() {
@@ -271,44 +308,25 @@ impl Hash {
         Ok(input.finish(b, found))
     }
 
+    /// The numbers of key `i`.
+    fn key(&self, i: usize) -> &[u64] {
+        let width = self.numbers.len();
+        &self.keys[i * width..][..width]
+    }
+
     fn slots(&self, function: &Function) -> Table {
-        let row_bytes = self.row_bytes();
-        let mut data = Vec::with_capacity(row_bytes << function.slot_bits);
-        for slot in &function.slots {
-            let (numbers, row) = match slot {
-                Some(key) => {
-                    let (numbers, row) = &self.keys[*key as usize];
-                    (&numbers[..], *row)
-                }
-                // Whatever key equals zeros, it finds a miss.
-                None => (&[][..], MISS),
-            };
-            let padded = numbers
-                .iter()
-                .copied()
-                .chain(std::iter::repeat(0))
-                .take(self.numbers.len());
-            data.extend(padded.flat_map(u64::to_le_bytes));
-            data.extend(u64::from(row).to_le_bytes());
+        let (columns, row_bytes) = (self.columns(), self.row_bytes());
+        let mut data = vec![0; row_bytes * function.slots.len()];
+        for (slot, key) in data.chunks_exact_mut(row_bytes).zip(&function.slots) {
+            // A free slot gets the first key, whose own slot is another: who is equal to it does not come here.
+            let key = key.map_or(0, |key| key as usize);
+            let numbers = self.key(key).iter().copied();
+            for (column, number) in columns.iter().zip(numbers.chain([self.rows[key].into()])) {
+                let bytes = usize::from(column.bytes);
+                slot[column.offset as usize..][..bytes]
+                    .copy_from_slice(&number.to_le_bytes()[..bytes]);
+            }
         }
-        let mut columns: Vec<Column> = (0..self.numbers.len())
-            .map(|i| Column {
-                name: self.numbers[i].to_string().into(),
-                offset: 8 * i as u32,
-                bytes: 8,
-                count: 1,
-                max: u64::MAX,
-                is_result: false,
-            })
-            .collect();
-        columns.push(Column {
-            name: "row".into(),
-            offset: 8 * self.numbers.len() as u32,
-            bytes: 4,
-            count: 1,
-            max: MISS.into(),
-            is_result: true,
-        });
         Table {
             name: "slots".into(),
             row_bytes: row_bytes as u32,
@@ -317,55 +335,103 @@ impl Hash {
         }
     }
 
+    /// h of key `i`.
+    fn hash(&self, i: usize, multipliers: &[u64]) -> u64 {
+        let numbers = self.numbers.iter().zip(self.key(i));
+        numbers
+            .zip(multipliers)
+            .fold(0, |sum: u64, ((number, &x), &m)| {
+                let x = if number.is_long(&self.care) {
+                    x ^ x >> 32
+                } else {
+                    x
+                };
+                sum.wrapping_add(x.wrapping_mul(m))
+            })
+    }
+
+    /// Emits h for the numbers.
+    fn emit_hash(
+        &self,
+        b: &mut ProgramBuilder,
+        numbers: &[ValueId],
+        multipliers: &[u64],
+    ) -> ValueId {
+        let mut sum: Option<ValueId> = None;
+        for ((number, &x), &multiplier) in self.numbers.iter().zip(numbers).zip(multipliers) {
+            let x = if number.is_long(&self.care) {
+                let high = b.shr(x, 32);
+                b.binary(BinaryOp::Xor, high, x)
+            } else {
+                x
+            };
+            let product = b.binary_const(BinaryOp::Mul, x, multiplier);
+            sum = Some(sum.map_or(product, |sum| b.binary(BinaryOp::Add, sum, product)));
+        }
+        sum.unwrap_or_else(|| b.constant(0))
+    }
+
     /// Searches a pilot for each group of keys; `None` where one is not found.
     fn search(&self, seed: u32) -> Option<Function> {
-        let (pilot_bits, slot_bits) = self.bits();
         let mut random = SplitMix(seed.into());
         let multipliers: Vec<u64> = self.numbers.iter().map(|_| random.next() | 1).collect();
-        let hashes: Vec<u64> = self
-            .keys
-            .iter()
-            .map(|(numbers, _)| {
-                numbers
-                    .iter()
-                    .zip(&multipliers)
-                    .fold(0u64, |h, (x, m)| h.wrapping_add(x.wrapping_mul(*m)))
-            })
+        let mut hashes: Vec<(u64, u32)> = (0..self.rows.len())
+            .map(|i| (self.hash(i, &multipliers), i as u32))
             .collect();
-        let mut order: Vec<u32> = (0..hashes.len() as u32).collect();
-        let group = |key: u32| (hashes[key as usize] >> (64 - pilot_bits)) as usize;
-        order.sort_unstable_by_key(|&key| group(key));
-        let mut groups: Vec<&[u32]> = order.chunk_by(|&a, &b| group(a) == group(b)).collect();
-        groups.sort_by_key(|keys| std::cmp::Reverse(keys.len()));
+        hashes.sort_unstable();
+        let shift = 64 - self.pilot_bits();
+        let mut groups: Vec<&[(u64, u32)]> = hashes
+            .chunk_by(|(a, _), (b, _)| a >> shift == b >> shift)
+            .collect();
+        // The key whose h is 0 is at slot 0 with every pilot, so that its group comes before all others.
+        groups.sort_by_key(|keys| (keys[0].0 != 0, std::cmp::Reverse(keys.len())));
+        if groups.iter().any(|keys| keys.len() > MAX_GROUP) {
+            return None;
+        }
 
-        let mut pilots = vec![1; 1 << pilot_bits];
-        let mut slots = vec![None; 1 << slot_bits];
+        let mut pilots = vec![0; 1 << self.pilot_bits()];
+        let slot_count = self.slot_count();
+        let mut slots = vec![None; slot_count];
+        let mut tries = TRIES_A_PILOT * pilots.len();
         let mut taken: Vec<usize> = Vec::new();
         for keys in groups {
-            let pilot = (0..MAX_PILOT_TRIES)
-                .map(|_| random.next() as u32 | 1)
-                .find(|&pilot| {
-                    taken.clear();
-                    keys.iter().all(|&key| {
-                        let slot = (hashes[key as usize].wrapping_mul(pilot.into())
-                            >> (64 - slot_bits)) as usize;
-                        let is_free = slots[slot].is_none() && !taken.contains(&slot);
-                        taken.push(slot);
-                        is_free
-                    })
-                })?;
-            for (&key, &slot) in keys.iter().zip(&taken) {
+            let mut places = |pilot: u64| {
+                taken.clear();
+                keys.iter().all(|&(hash, _)| {
+                    let high = hash.wrapping_mul(pilot) >> 32;
+                    let slot = (high * slot_count as u64 >> 32) as usize;
+                    let is_free = slots[slot].is_none() && !taken.contains(&slot);
+                    taken.push(slot);
+                    is_free
+                })
+            };
+            // From the largest on: small ones would leave keys of a group side by side.
+            let mut candidates = (1..=u64::from(u16::MAX)).rev().take(tries);
+            let pilot = candidates.find(|&pilot| places(pilot))?;
+            tries -= usize::from(u16::MAX) - pilot as usize;
+            for (&(_, key), &slot) in keys.iter().zip(&taken) {
                 slots[slot] = Some(key);
             }
-            pilots[group(keys[0])] = pilot;
+            pilots[(keys[0].0 >> shift) as usize] = pilot as u32;
         }
         Some(Function {
             multipliers,
             pilots,
-            pilot_bits,
-            slot_bits,
             slots,
         })
+    }
+}
+
+/// The bits of a field that all rules look at.
+fn common_mask(input: &Input<'_>, id: FieldId) -> Result<u128, Refusal> {
+    let field = input.layout().field(id);
+    let mut masks = (input.rows.iter()).map(|&row| input.rule(row).matches[id.index()].care(field));
+    match masks.next() {
+        None => Ok(0),
+        Some(Some(mask)) if masks.all(|other| other == Some(mask)) => Ok(mask),
+        Some(_) => Err(Refusal::MixedMasks {
+            field: field.name().into(),
+        }),
     }
 }
 
