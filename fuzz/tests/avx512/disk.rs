@@ -62,9 +62,10 @@ pub(super) fn disk(cases: &[Case]) -> Vec<u8> {
     let code = driver(first, cases.len() as u64, out).expect("a driver");
     memory.0[..code.len()].copy_from_slice(&code);
 
+    assert!(DRIVER as usize + memory.0.len() <= STACK_LIMIT as usize);
+    // The rest of the last read goes where the stack is not used yet.
     let unit = usize::from(READ) * SECTOR;
     memory.0.resize(memory.0.len().next_multiple_of(unit), 0);
-    assert!(DRIVER as usize + memory.0.len() <= STACK_LIMIT as usize);
     let mut disk = boot_sector((memory.0.len() / unit) as u16);
     disk.append(&mut memory.0);
     // A disk of less than a cylinder does not start.

@@ -5,7 +5,12 @@
 mod bochs;
 mod disk;
 
-use pktjit::{Cpu, NativeCode, OsMemory, Structure};
+use std::ffi::OsStr;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use pktjit::formats::{KeyFile, RuleFile};
+use pktjit::{Cpu, NativeCode, OsMemory, RuleSet, Structure};
 use pktjit_fallback::{Interpreter, LinearScan};
 use pktjit_fuzz::filetest::read_folder;
 use pktjit_fuzz::r#gen::program;
@@ -133,56 +138,95 @@ fn filetests_return_the_listed_rows() {
     execute("filetests", cases);
 }
 
+/// The programs of a rule set by every structure that holds it, but for those too large for a disk, which it counts.
+fn structures(what: &str, rules: &RuleSet, keys: &[u8], lanes: u8, cases: &mut Vec<Case>) -> usize {
+    let layout = rules.layout();
+    let scan = LinearScan::new(rules);
+    let rows: Vec<u32> = keys
+        .chunks(layout.len())
+        .map(|key| scan.lookup(layout.key(key).expect("a key")))
+        .collect();
+    if rows.is_empty() {
+        return 0;
+    }
+    let mut large = 0;
+    for structure in Structure::ALL {
+        let options = Options {
+            structure: Choice::Only(structure),
+            machine: Machine {
+                lanes,
+                ..Machine::default()
+            },
+            ..Options::default()
+        };
+        let Ok(plan) = plan(rules, &options) else {
+            continue;
+        };
+        let name = format!("{what} as {structure} of {lanes} lanes");
+        let code = code(plan.program(), &Target::x86_64_avx512())
+            .unwrap_or_else(|reason| panic!("{name}: {reason}"));
+        let case = Case {
+            name,
+            layout: layout.clone(),
+            code,
+            keys: keys.into(),
+            rows: rows.clone(),
+        };
+        match case.bytes() <= CAPACITY {
+            true => cases.push(case),
+            false => large += 1,
+        }
+    }
+    large
+}
+
+fn execute_structures(what: &str, cases: Vec<Case>, large: usize) {
+    eprintln!("{what}: {large} programs audited, too large to run without an operating system");
+    execute(what, cases);
+}
+
 #[test]
-fn structures_of_all_widths_answer_as_the_linear_scan() {
+fn structures_of_random_rules_answer_as_the_linear_scan() {
     let mut g = Gen::from_size_and_seed(60, 512);
     let (mut cases, mut large) = (Vec::new(), 0);
     for i in 0..40 {
         let case = rules::Case::arbitrary(&mut g);
-        let rules = case.rule_set();
-        let keys = case.encoded_keys();
-        let len = rules.layout().len();
-        let scan = LinearScan::new(&rules);
-        let rows: Vec<u32> = keys
-            .chunks(len)
-            .map(|key| scan.lookup(rules.layout().key(key).expect("a key")))
-            .collect();
-        if rows.is_empty() {
-            continue;
-        }
-        for structure in Structure::ALL {
-            for lanes in LANES {
-                let options = Options {
-                    structure: Choice::Only(structure),
-                    machine: Machine {
-                        lanes,
-                        ..Machine::default()
-                    },
-                    ..Options::default()
-                };
-                let Ok(plan) = plan(&rules, &options) else {
-                    continue;
-                };
-                let name = format!("rules {i} as {structure} of {lanes} lanes");
-                let code = code(plan.program(), &Target::x86_64_avx512())
-                    .unwrap_or_else(|reason| panic!("{name}: {reason}"));
-                let case = Case {
-                    name,
-                    layout: rules.layout().clone(),
-                    code,
-                    keys: keys.clone(),
-                    rows: rows.clone(),
-                };
-                if case.bytes() > CAPACITY {
-                    large += 1;
-                    continue;
-                }
-                cases.push(case);
-            }
+        let (rules, keys) = (case.rule_set(), case.encoded_keys());
+        for lanes in LANES {
+            large += structures(&format!("rules {i}"), &rules, &keys, lanes, &mut cases);
         }
     }
-    eprintln!("structures: {large} programs audited, too large to run without an operating system");
-    execute("structures", cases);
+    execute_structures("random rules", cases, large);
+}
+
+#[test]
+fn structures_of_the_corpus_answer_as_the_linear_scan() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../testdata/corpus");
+    let mut files: Vec<PathBuf> = fs::read_dir(folder)
+        .expect("the corpus")
+        .map(|entry| entry.expect("a file").path())
+        .filter(|path| {
+            ["nft", "rules"]
+                .map(OsStr::new)
+                .map(Some)
+                .contains(&path.extension())
+        })
+        .collect();
+    files.sort();
+    assert!(files.len() > 100, "{} files", files.len());
+    let (mut cases, mut large) = (Vec::new(), 0);
+    for path in files {
+        let file = RuleFile::read(&path).unwrap_or_else(|error| panic!("{error}"));
+        let set = file.set(None).expect("one set");
+        let layout = set.packed_layout().clone();
+        let keys = KeyFile::open(path.with_extension("keys"), set).expect("keys");
+        let keys: Vec<u8> = keys
+            .flat_map(|key| layout.encode(&key.expect("a key").values))
+            .collect();
+        let rules = set.rule_set(layout, None).expect("rules");
+        large += structures(&path.display().to_string(), &rules, &keys, 16, &mut cases);
+    }
+    execute_structures("corpus", cases, large);
 }
 
 #[test]

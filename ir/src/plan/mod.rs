@@ -215,7 +215,10 @@ impl fmt::Display for Decision {
             "rules      {} (at most {} can win)",
             self.rules, self.live_rules
         )?;
-        writeln!(f, "structure  {}", self.structure)?;
+        match self.lanes {
+            16 => writeln!(f, "structure  {}, 16 lanes", self.structure)?,
+            _ => writeln!(f, "structure  {}", self.structure)?,
+        }
         for Candidate {
             structure,
             estimate,

@@ -152,15 +152,11 @@ impl Avx512 {
 
 /// Appends `inst`, whose registers are all physical.
 pub(super) fn emit(b: &mut Buffer, inst: &Avx512) {
-    let wide = Evex {
-        lanes: Lanes::X16,
-        ..Evex::default()
-    };
     match *inst {
-        Avx512::Mov { dst, src } => wide.emit(b, MOV_ALIGNED, dst, LaneSource::Reg(src)),
-        Avx512::Load { dst, address } => wide.emit(b, MOV, dst, LaneSource::Mem(address)),
+        Avx512::Mov { dst, src } => WIDE.emit(b, MOV_ALIGNED, dst, LaneSource::Reg(src)),
+        Avx512::Load { dst, address } => WIDE.emit(b, MOV, dst, LaneSource::Mem(address)),
         Avx512::Broadcast { lanes, dst, src } => {
-            Evex { lanes, ..wide }.emit(b, BROADCAST, dst, LaneSource::Reg(src));
+            Evex { lanes, ..WIDE }.emit(b, BROADCAST, dst, LaneSource::Reg(src));
         }
         Avx512::BroadcastLoad {
             dst,
@@ -173,13 +169,13 @@ pub(super) fn emit(b: &mut Buffer, inst: &Avx512) {
                 Piece::B4 => (BROADCAST_4, 4),
             };
             let unit = Some(unit);
-            Evex { unit, ..wide }.emit(b, opcode, dst, LaneSource::Mem(address));
+            Evex { unit, ..WIDE }.emit(b, opcode, dst, LaneSource::Mem(address));
         }
         Avx512::Ones { lanes, dst } => Evex {
             lanes,
             a: Some(dst),
             immediate: Some(0xff),
-            ..wide
+            ..WIDE
         }
         .emit(b, TERNARY_LOGIC, dst, LaneSource::Reg(dst)),
         Avx512::Lanewise {
@@ -196,7 +192,7 @@ pub(super) fn emit(b: &mut Buffer, inst: &Avx512) {
                 Lanewise::ShuffleBytes => SHUFFLE_BYTES,
             };
             let a = Some(a);
-            Evex { lanes, a, ..wide }.emit(b, opcode, dst, second);
+            Evex { lanes, a, ..WIDE }.emit(b, opcode, dst, second);
         }
         Avx512::MaskedMin {
             lanes,
@@ -207,12 +203,12 @@ pub(super) fn emit(b: &mut Buffer, inst: &Avx512) {
             lanes,
             a: Some(dst),
             under: Some(mask),
-            ..wide
+            ..WIDE
         }
         .emit(b, MIN, dst, src),
         Avx512::UpperHalf { dst, src } => Evex {
             immediate: Some(1),
-            ..wide
+            ..WIDE
         }
         // What is written is the operand that might be in memory.
         .emit(b, EXTRACT, src, LaneSource::Reg(dst)),
@@ -235,7 +231,7 @@ pub(super) fn emit(b: &mut Buffer, inst: &Avx512) {
                 a: Some(a),
                 under,
                 immediate,
-                ..wide
+                ..WIDE
             }
             .emit(b, opcode, dst, second);
         }
@@ -300,17 +296,14 @@ struct Evex {
     unit: Option<i32>,
 }
 
-impl Default for Evex {
-    fn default() -> Self {
-        Self {
-            lanes: Lanes::X8,
-            a: None,
-            under: None,
-            immediate: None,
-            unit: None,
-        }
-    }
-}
+/// What an instruction on sixteen lanes has beside its two operands, if nothing.
+const WIDE: Evex = Evex {
+    lanes: Lanes::X16,
+    a: None,
+    under: None,
+    immediate: None,
+    unit: None,
+};
 
 impl Evex {
     fn emit(self, b: &mut Buffer, opcode: Opcode, reg: Reg, rm: LaneSource) {

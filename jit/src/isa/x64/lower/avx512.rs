@@ -33,7 +33,7 @@ impl Lowering<'_> {
                 }
                 dst
             }
-            Ir::Splat { a, lanes } => self.splat_512(inst, a, lanes)?,
+            Ir::Splat { a, lanes } => self.own_splat(inst, a, lanes)?,
             Ir::AndLanes { a, b } => {
                 let (lanes, a, b) = self.commuting(a, b);
                 self.lanewise(Lanewise::And, lanes, a, b)
@@ -72,8 +72,8 @@ impl Lowering<'_> {
         }
     }
 
-    /// Lanes that AVX2 has no instruction for, or none as good.
-    fn splat_512(&mut self, inst: &Ir, a: ValueId, lanes: u8) -> Option<Reg> {
+    /// A splat for which AVX2 has nothing, or nothing as good.
+    fn own_splat(&mut self, inst: &Ir, a: ValueId, lanes: u8) -> Option<Reg> {
         let width = if lanes == 16 { Lanes::X16 } else { Lanes::X8 };
         match self.uses.constant(a) {
             // Clearing the low 128 bits clears all.
