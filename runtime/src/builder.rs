@@ -317,6 +317,7 @@ impl<'a> Build<'a> {
             code_bytes: code.pool_offset(),
             pool_bytes: len - code.pool_offset(),
             table_bytes: table_bytes(&program),
+            huge_page_bytes: native.huge_page_bytes(),
             stack_bytes: code.stack_bytes(),
             instructions: code.listing().len(),
             ..stats

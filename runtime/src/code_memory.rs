@@ -9,10 +9,13 @@
 //! faster (0.4 us, of a compile that takes a hundred times as long), and such an alias is what W^X is about; being
 //! `MAP_SHARED`, it even lets a forked child edit its parent's code; and `vm.memfd_noexec` may forbid it.
 //!
-//! An image takes whole pages, 4 KiB at least.
+//! An image takes whole pages, 4 KiB at least. Large tables are read at random, and with 4 KiB pages nearly every read would
+//! miss the TLB too: from 2 MiB on they start and end at huge pages, and the kernel is advised to use these. Only advice: where
+//! it has none at hand, small ones serve. Code is never on them.
 
 use std::fmt;
 use std::io;
+use std::ops::Range;
 use std::sync::{Arc, LazyLock, OnceLock};
 
 use memmap2::{Mmap, MmapMut};
@@ -69,11 +72,35 @@ pub unsafe trait CodeMemory: Send + Sync {
 pub trait SealedMemory: Send + Sync {
     /// The bytes.
     fn bytes(&self) -> &[u8];
+
+    /// How many of them the operating system has agreed to put on huge pages.
+    fn huge_page_bytes(&self) -> usize {
+        0
+    }
 }
 
-impl SealedMemory for Mmap {
+/// A huge page, and the size from which on tables are put on some.
+const HUGE_PAGE: usize = 2 << 20;
+
+/// Sealed pages.
+struct Pages {
+    map: Mmap,
+    /// The part that was asked for; what is around it for alignment is never touched and so takes no memory.
+    asked: Range<usize>,
+    is_on_huge_pages: bool,
+}
+
+impl SealedMemory for Pages {
     fn bytes(&self) -> &[u8] {
-        self
+        &self.map[self.asked.clone()]
+    }
+
+    fn huge_page_bytes(&self) -> usize {
+        if self.is_on_huge_pages {
+            self.asked.len()
+        } else {
+            0
+        }
     }
 }
 
@@ -93,7 +120,8 @@ impl OsMemory {
 }
 
 // SAFETY:
-// - `map_anon` maps fresh zeroed pages of `len` bytes at least, page-aligned, private, without an alias.
+// - `map_anon` maps fresh zeroed pages of `len` bytes at least, page-aligned, private, without an alias; of large tables
+//   `asked` begins at the first huge page, and `len` bytes are left behind it, since one more than they need was mapped.
 // - `fill` has them alone; afterwards `make_exec` and `make_read_only` consume the writable handle, and a `Mmap` has no
 //   safe way to write, move or unmap before it is dropped.
 // - Both return an error where the protection could not be had; then the pages are unmapped.
@@ -114,17 +142,32 @@ unsafe impl CodeMemory for OsMemory {
             access,
             source,
         };
-        let mut pages = MmapMut::map_anon(len).map_err(refused)?;
-        if access == Access::Read {
-            advise_huge_pages(&pages);
-        }
-        fill(&mut pages);
+        let is_large = access == Access::Read && len >= HUGE_PAGE;
+        let mapped = if is_large {
+            // Whole huge pages, and one more to begin at one.
+            len.saturating_add(2 * HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE
+        } else {
+            len
+        };
+        let mut pages = MmapMut::map_anon(mapped).map_err(refused)?;
+        let start = if is_large {
+            pages.as_ptr().addr().wrapping_neg() % HUGE_PAGE
+        } else {
+            0
+        };
+        let asked = start..start + len;
+        let is_on_huge_pages = is_large && advise_huge_pages(&pages);
+        fill(&mut pages[asked.clone()]);
         let sealed = match access {
             Access::Read => pages.make_read_only(),
             Access::Execute => pages.make_exec(),
         };
         match sealed {
-            Ok(sealed) => Ok(Box::new(sealed)),
+            Ok(map) => Ok(Box::new(Pages {
+                map,
+                asked,
+                is_on_huge_pages,
+            })),
             Err(source) => {
                 if source.kind() == io::ErrorKind::PermissionDenied {
                     self.refusal.get_or_init(|| source.to_string());
@@ -135,15 +178,15 @@ unsafe impl CodeMemory for OsMemory {
     }
 }
 
-/// Large tables are read at random, and with 4 KiB pages nearly every read would miss the TLB too. Only advice: where the
-/// kernel has no huge page at hand, small ones serve.
-fn advise_huge_pages(pages: &MmapMut) {
+/// Whether the kernel takes the advice.
+fn advise_huge_pages(pages: &MmapMut) -> bool {
     #[cfg(target_os = "linux")]
-    if pages.len() >= 2 << 20 {
-        let _ = pages.advise(memmap2::Advice::HugePage);
-    }
+    return pages.advise(memmap2::Advice::HugePage).is_ok();
     #[cfg(not(target_os = "linux"))]
-    let _ = pages;
+    {
+        let _ = pages;
+        false
+    }
 }
 
 impl fmt::Debug for dyn CodeMemory {
@@ -170,6 +213,30 @@ mod tests {
                 assert_eq!(sealed.bytes().len(), len);
                 assert_eq!(sealed.bytes()[len - 1], 2);
                 assert_eq!(sealed.bytes().as_ptr().addr() % 64, 0);
+            }
+        }
+    }
+
+    #[test]
+    fn large_tables_alone_begin_at_a_huge_page() {
+        for (len, access) in [
+            (HUGE_PAGE, Access::Read),
+            (3 * HUGE_PAGE + 1, Access::Read),
+            (HUGE_PAGE - 1, Access::Read),
+            (2 * HUGE_PAGE, Access::Execute),
+        ] {
+            let sealed = OsMemory::default();
+            let sealed = sealed
+                .seal(len, access, &mut |bytes| bytes.fill(7))
+                .unwrap();
+            assert_eq!(sealed.bytes().len(), len);
+            let (start, huge) = (sealed.bytes().as_ptr().addr(), sealed.huge_page_bytes());
+            if access == Access::Read && len >= HUGE_PAGE {
+                assert_eq!(start % HUGE_PAGE, 0, "{len}");
+                // A kernel may be built without them.
+                assert!(huge == len || huge == 0, "{huge} of {len}");
+            } else {
+                assert_eq!(huge, 0, "{len} {access:?}");
             }
         }
     }

@@ -67,8 +67,8 @@ pub struct NativeCode {
     key_len: usize,
     /// Held for its drop: the entries point into it.
     _code: Box<dyn SealedMemory>,
-    /// Held for its drop: the code points into it.
-    _tables: Option<Box<dyn SealedMemory>>,
+    /// The code points into it.
+    tables: Option<Box<dyn SealedMemory>>,
 }
 
 // What generated code refers to never changes, so a panic elsewhere cannot leave it half-changed.
@@ -131,8 +131,13 @@ impl NativeCode {
             lookup_batch_ptrs,
             key_len: code.key_len(),
             _code: code_memory,
-            _tables: tables,
+            tables,
         })
+    }
+
+    /// Bytes of tables on huge pages.
+    pub(crate) fn huge_page_bytes(&self) -> usize {
+        (self.tables.as_ref()).map_or(0, |tables| tables.huge_page_bytes())
     }
 
     /// The entries, for as long as `self` is borrowed.

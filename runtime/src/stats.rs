@@ -16,6 +16,8 @@ pub struct Stats {
     pub pool_bytes: usize,
     /// Bytes of the tables, those in the pool included.
     pub table_bytes: usize,
+    /// Bytes of the large tables that the operating system has agreed to put on huge pages.
+    pub huge_page_bytes: usize,
     /// Bytes of stack that a call of the generated code takes.
     pub stack_bytes: usize,
     /// Machine instructions in the code, all entries together.

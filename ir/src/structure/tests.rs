@@ -18,7 +18,7 @@ fn range(lo: u128, hi: u128) -> Match {
     Match::Range { lo, hi }.canonical(&Field::inet_service("p"))
 }
 
-fn set(layout: KeyLayout, rules: impl IntoIterator<Item = Rule>) -> RuleSet {
+pub(super) fn set(layout: KeyLayout, rules: impl IntoIterator<Item = Rule>) -> RuleSet {
     let builder = RuleSet::builder(layout).overlap(Overlap::First);
     rules
         .into_iter()
