@@ -294,7 +294,7 @@ impl Prepared {
             Self::Bucket(bucket) => bucket.cost(input),
             Self::Radix(radix) => radix.cost(),
             Self::Tree(tree) => tree.cost(),
-            Self::Pipapo(pipapo) => pipapo.cost(),
+            Self::Pipapo(pipapo) => pipapo.cost(input),
             Self::Linear(linear) => linear.cost(input),
         }
     }

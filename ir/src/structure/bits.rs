@@ -355,8 +355,9 @@ impl Candidates {
             let crowded = cells.iter().map(|cell| (cell, false));
             for (cell, is_sparse) in crowded.chain([(&sparse, true)]) {
                 let counts = Counts::new(cell, &halves);
+                let Counts([zeros, ones, placed]) = &counts;
                 for (i, total) in totals.iter_mut().enumerate() {
-                    let [zeros, ones, placed] = counts.0.map(|counts| counts[i]);
+                    let (zeros, ones, placed) = (zeros[i], ones[i], placed[i]);
                     *total += f64::from(zeros + ones + GIVEN_UP * (cell.len() as u32 - placed));
                     if !is_sparse {
                         *total += badness(zeros) + badness(ones);
@@ -586,7 +587,7 @@ impl Index {
         index.unwrap_or_else(|| b.constant(0))
     }
 
-    /// What the index costs: for each load but the first a shift and an or, beside gathering.
+    /// What the index costs: for each load a shift and an or beside gathering.
     pub(crate) fn cost(&self, pext: Pext) -> Cost {
         let gather = |mask: u64| match pext {
             // The mask is a number of its own.
@@ -596,7 +597,7 @@ impl Index {
         };
         let gathered = self.windows.iter().map(|&(_, mask)| 3.0 + gather(mask));
         Cost {
-            instructions: (gathered.sum::<f64>() - 2.0).max(0.0),
+            instructions: gathered.sum(),
             ..Cost::default()
         }
     }

@@ -96,7 +96,7 @@ impl Bucket {
         let most_vectors = BUCKET_VECTORS.into_iter().max().unwrap_or(1) as usize;
         let needs_index = input.rows.len() >= lanes * most_vectors;
         let of_bucket = Cost {
-            instructions: if needs_index { 13.0 } else { 10.0 },
+            instructions: if needs_index { 13.0 } else { 8.0 },
             dependent_loads: 1.0,
             lines: f64::from(comparison.column_count() + 1) * lanes as f64 / 16.0,
             table_bytes: 0,
@@ -242,8 +242,8 @@ impl Group {
     ) -> Cost {
         let blocks = f64::from(capacity / u32::from(machine.lanes));
         let compare = Cost {
-            // A mask to a scalar and its or; then the first bit, the row number, the address, the minimum.
-            instructions: blocks * (comparison.block_cost().instructions + 3.0) + 7.0,
+            // A mask to a scalar and its or; then the first bit, the row number, the address.
+            instructions: blocks * (comparison.block_cost().instructions + 3.0) + 5.0,
             dependent_loads: 1.0,
             lines: row_bytes(comparison, capacity) as f64 / 64.0,
             table_bytes: 0,

@@ -28,7 +28,7 @@ use std::rc::Rc;
 use crate::builder::ProgramBuilder;
 use crate::entity::{FieldId, ValueId};
 use crate::key::KeyLayout;
-use crate::plan::Effort;
+use crate::plan::{Effort, Work};
 use crate::program::{BinaryOp, Column, MISS, Program, Table};
 use crate::rule::{Match, Rule};
 use crate::structure::bits::{self, Aim, Bit, COARSE, Candidates, EXACT, Index, Reduced};
@@ -54,6 +54,9 @@ const DENSE_CELLS_PER_RULE: usize = 4;
 const SMALL_TABLE: usize = 4 << 10;
 /// Depths of a chosen index that are tried.
 const DEPTHS: usize = 6;
+/// Units of work for choosing an index, for each rule. Where rules are copied so often that this is not enough, a class would
+/// have too many of them.
+const CHOICE_WORK_PER_RULE: u64 = 1000;
 /// No rule, in a list of rules.
 const NONE: u32 = u32::MAX;
 
@@ -380,7 +383,8 @@ impl Search<'_> {
             // No rule may be given up.
             max_wild: MAX_INDEX_BITS as u32,
         };
-        let chosen = candidates.choose(&pieces, &aim, &self.input.work);
+        let work = Work::new(CHOICE_WORK_PER_RULE * self.input.rows.len() as u64);
+        let chosen = candidates.choose(&pieces, &aim, &work);
         let bits = candidates.bits(&chosen.candidates);
         for depth in bits.len().saturating_sub(DEPTHS - 1)..=bits.len() {
             self.consider(&bits[..depth], None);

@@ -82,7 +82,7 @@ impl Radix {
                 let direct = index.cost(None) + forest.cost(1 << bits);
                 let shared = index.cost(Some(trees)) + forest.cost(trees);
                 for (is_direct, cost) in [(true, direct), (false, shared)] {
-                    let cost = cost + segments.common_cost();
+                    let cost = cost + segments.common_cost(input.layout());
                     let nanoseconds = input.machine.nanoseconds(&cost);
                     if best.as_ref().is_none_or(|(least, _)| nanoseconds < *least) {
                         let forest = forest.clone();

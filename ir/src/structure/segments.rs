@@ -177,12 +177,22 @@ impl Segments {
         &self.words
     }
 
-    /// What comparing the common bits costs.
-    pub(crate) fn common_cost(&self) -> Cost {
-        let has_common = self.prefix_bits > 0 || self.settled.iter().any(|w| w.mask != 0);
+    /// What all rules want alike.
+    fn common(&self, layout: &KeyLayout) -> Common {
+        let mut common = Common::new(layout.len());
+        let prefix = prefix_mask(layout.field(self.field), self.prefix_bits);
+        common.want_field(layout, self.field, prefix, self.lasts[0]);
+        for wanted in &self.settled {
+            common.want_field(layout, wanted.field, wanted.mask, wanted.value);
+        }
+        common
+    }
+
+    /// What comparing the common bits costs: that, and a choice between the result and a miss.
+    pub(crate) fn common_cost(&self, layout: &KeyLayout) -> Cost {
+        let compared = self.common(layout).instructions();
         Cost {
-            // Mostly one load, its comparison, and a choice between the result and a miss.
-            instructions: if has_common { 5.0 } else { 0.0 },
+            instructions: if compared > 0.0 { compared + 2.0 } else { 0.0 },
             ..Cost::default()
         }
     }
@@ -195,13 +205,7 @@ impl Segments {
         found: ValueId,
     ) -> Program {
         let layout = input.layout();
-        let mut common = Common::new(layout.len());
-        let prefix = prefix_mask(layout.field(self.field), self.prefix_bits);
-        common.want_field(layout, self.field, prefix, self.lasts[0]);
-        for wanted in &self.settled {
-            common.want_field(layout, wanted.field, wanted.mask, wanted.value);
-        }
-        let differing = common.emit(&mut b);
+        let differing = self.common(layout).emit(&mut b);
         let found = Comparison::emit_unless_differing(&mut b, differing, found, MISS.into());
         input.finish(b, found)
     }

@@ -68,7 +68,7 @@ impl Tree {
             fanouts.reverse();
             Self {
                 forest: Forest::new(input, segments, fanouts),
-                common: segments.common_cost(),
+                common: segments.common_cost(input.layout()),
             }
         });
         let nanoseconds = |tree: &Self| input.machine.nanoseconds(&tree.cost());

@@ -36,6 +36,7 @@ mod emit;
 mod stage;
 
 use crate::program::Program;
+use crate::structure::common::Common;
 use crate::structure::{Cost, Input, Refusal, empty};
 use crate::verify::{MAX_SCRATCH, MAX_STEPS};
 use stage::Stage;
@@ -55,9 +56,9 @@ fn with_next(stages: &[Stage]) -> impl Iterator<Item = (&Stage, Option<&Stage>)>
     stages.iter().zip(next)
 }
 
-/// Which number is the first, which bit, and the rule's row; the comparison of what all rules have in common.
+/// Which number is the first, which bit, and the rule's row.
 const FIXED: Cost = Cost {
-    instructions: 20.0,
+    instructions: 8.0,
     dependent_loads: 2.0,
     lines: 1.0,
     table_bytes: 0,
@@ -106,19 +107,24 @@ impl Pipapo {
         let vectors = input.rows.len() as f64 / 256.0;
         let groups = f64::from(input.differing_bytes());
         let one_stage = Cost {
-            instructions: groups * (vectors + 7.0) + 4.0 * vectors,
+            instructions: groups * (vectors + 2.0) + 4.0 * vectors,
             lines: groups * vectors / 2.0,
             ..Cost::default()
         };
         let two_stages = Cost {
-            instructions: groups * 7.0 + 4.0 * vectors,
+            instructions: MAP.instructions + groups * 2.0 + 4.0 * vectors,
             ..MAP
         };
         FIXED + input.machine.cheaper(one_stage, two_stages)
     }
 
-    pub(crate) fn cost(&self) -> Cost {
+    pub(crate) fn cost(&self, input: &Input<'_>) -> Cost {
         let mut sum = FIXED;
+        let mut common = Common::new(input.layout().len());
+        for agreed in self.stages.iter().flat_map(|stage| &stage.agreed) {
+            common.want(usize::from(agreed.offset), agreed.care, agreed.value);
+        }
+        sum.instructions += common.instructions();
         for (i, (stage, next)) in with_next(&self.stages).enumerate() {
             sum = sum + stage.cost(i == 0);
             let of_pieces = match next {

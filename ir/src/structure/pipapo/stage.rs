@@ -117,19 +117,35 @@ impl Stage {
         let groups = self.groups.len() as f64;
         let numbers = self.numbers() as f64;
         let values: usize = self.groups.iter().map(|group| group.values()).sum();
-        // A load of a vector for each 8 numbers, and four instructions for what was not zero; five for the address of each
-        // row, once more for the first number that is not zero. A stage behind a map looks at few blocks of its rows.
-        let (blocks, share) = match self.shape {
-            Shape::Narrow { .. } => (1.0, 1.0),
-            Shape::Blocks { blocks, .. } if is_first => (blocks as f64, 1.0),
-            Shape::Blocks { blocks, .. } => (blocks as f64, (2.0 / blocks as f64).min(1.0)),
+        let table_bytes = values.saturating_mul(4 * self.numbers());
+        let Shape::Blocks { blocks, .. } = self.shape else {
+            // The byte of the key, or half of it, and the row of each group.
+            let of_group = |group: &Group| if group.bits == 8 { 2.0 } else { 3.5 };
+            return Cost {
+                instructions: self.groups.iter().map(of_group).sum(),
+                dependent_loads: 0.0,
+                lines: groups,
+                table_bytes,
+            };
+        };
+        // What finds the row of each group; a load of a vector for each 8 numbers, and five instructions for what was not zero; two for the address of each
+        // row in a block. A stage behind a map looks at few blocks of its rows.
+        let blocks = blocks as f64;
+        let share = if is_first {
+            1.0
+        } else {
+            (2.0 / blocks).min(1.0)
         };
         let vectors = (numbers / 8.0).ceil();
+        let of_group = |group: &Group| if group.bits == 8 { 5.0 } else { 7.0 };
         Cost {
-            instructions: groups * (share * (vectors + 5.0 * blocks) + 7.0) + 4.0 * vectors,
+            instructions: groups * share * (vectors + 2.0 * blocks)
+                + self.groups.iter().map(of_group).sum::<f64>()
+                + 5.0 * vectors
+                + 3.0,
             dependent_loads: 0.0,
             lines: groups * (share * numbers / 16.0).max(1.0),
-            table_bytes: values.saturating_mul(4 * self.numbers()),
+            table_bytes,
         }
     }
 
