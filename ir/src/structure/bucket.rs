@@ -22,10 +22,12 @@ use crate::builder::ProgramBuilder;
 use crate::entity::ValueId;
 use crate::plan::{Machine, Pext};
 use crate::program::{BinaryOp, Program};
+use crate::rule::Rule;
 use crate::structure::compare::{Comparison, LaneRules, Splats, result_column};
 use crate::structure::group::{Assignment, for_each_assignment};
 use crate::structure::inline::{self, Inline};
 use crate::structure::linear::Blocks;
+use crate::structure::sieve::{Sieve, Sieved};
 use crate::structure::{Cost, Input, Refusal, empty};
 use crate::table::{TableWriter, flat};
 
@@ -33,6 +35,8 @@ use crate::table::{TableWriter, flat};
 const BUCKET_VECTORS: [u32; 3] = [1, 2, 4];
 /// Most groups.
 const MAX_GROUPS: usize = 8;
+/// A sieve may leave over one of so many rules.
+const MIXED_SHARE: usize = 16;
 
 /// Rules in one or more groups, and a rest.
 pub(crate) struct Bucket {
@@ -42,10 +46,49 @@ pub(crate) struct Bucket {
 
 /// The buckets of one index.
 struct Group {
-    comparison: Comparison,
+    tests: Tests,
     assignment: Assignment,
     /// Whether the index is the number of the bucket, without `cells` between.
     is_direct: bool,
+}
+
+/// How the rules of a bucket are tested.
+enum Tests {
+    /// The lanes compare all that rules want.
+    Lanes(Comparison),
+    /// The lanes find the only rule that can match.
+    Sieve(Comparison, Sieved),
+}
+
+impl Tests {
+    fn sieve(input: &Input<'_>, rows: &[u32], sieve: Sieve) -> Self {
+        let layout = input.layout();
+        let sieved = Sieved::new(input, rows, sieve);
+        let in_lanes: Vec<Rule> = rows
+            .iter()
+            .map(|&row| sieved.in_lanes(layout, input.rule(row)))
+            .collect();
+        Self::Sieve(Comparison::new(layout, in_lanes.iter()), sieved)
+    }
+
+    /// Sets `numbers` to what the lanes compare of the rule of a row.
+    fn numbers(&self, input: &Input<'_>, row: u32, numbers: &mut Vec<u32>) {
+        let rule = input.rule(row);
+        numbers.clear();
+        match self {
+            Self::Lanes(comparison) => comparison.numbers(rule, numbers),
+            Self::Sieve(comparison, sieved) => {
+                comparison.numbers(&sieved.in_lanes(input.layout(), rule), numbers);
+            }
+        }
+    }
+
+    /// What the lanes compare.
+    fn lanes(&self) -> &Comparison {
+        match self {
+            Self::Lanes(comparison) | Self::Sieve(comparison, _) => comparison,
+        }
+    }
 }
 
 /// What is done about the rules that are in no bucket.
@@ -88,9 +131,9 @@ impl Bucket {
             Rest::Inline(inline) => inline.cost(input),
             Rest::Blocks(blocks) => blocks.cost(input),
         };
-        self.groups
-            .iter()
-            .fold(rest, |sum, group| sum + group.cost(&input.machine))
+        self.groups.iter().fold(rest, |sum, group| {
+            sum + group.cost(&group.tests, &input.machine)
+        })
     }
 
     pub(crate) fn build(&self, input: &Input<'_>) -> Program {
@@ -153,8 +196,11 @@ impl Group {
         let capacities = BUCKET_VECTORS.map(|vectors| vectors * u32::from(input.machine.lanes));
         let mut best: Option<(Self, f64)> = None;
         for_each_assignment(input, rules, &capacities, |assignment| {
-            let group = Self::new(&input.machine, comparison.clone(), assignment);
-            let cost = input.machine.nanoseconds(&group.cost(&input.machine))
+            let tests = Tests::Lanes(comparison.clone());
+            let group = Self::new(&input.machine, tests, assignment);
+            let cost = input
+                .machine
+                .nanoseconds(&group.cost(&group.tests, &input.machine))
                 + further_nanoseconds(input, group.assignment.left_over.len());
             if best.as_ref().is_none_or(|(_, least)| cost < *least) {
                 best = Some((group, cost));
@@ -162,33 +208,73 @@ impl Group {
         });
         let (group, cost) = best?;
         // The rules that were kept may need fewer tests than all of them.
-        let left_over = &group.assignment.left_over;
-        let kept = rules
-            .iter()
-            .filter(|rule| left_over.binary_search(rule).is_err());
-        let comparison = Comparison::new(input.layout(), kept.map(rule));
-        (left_over.len() < rules.len()).then(|| {
-            (
-                Self::new(&input.machine, comparison, group.assignment),
-                cost,
-            )
-        })
+        let assignment = group.assignment;
+        let kept = assignment.kept(rules);
+        if kept.is_empty() {
+            return None;
+        }
+        let comparison = Comparison::new(input.layout(), kept.iter().map(rule));
+        let group = Self::new(&input.machine, Tests::Lanes(comparison), assignment);
+        Some(group.or_sieve(input, kept, cost))
     }
 
-    fn new(machine: &Machine, comparison: Comparison, assignment: Assignment) -> Self {
+    /// The same group, or one whose lanes are a sieve if that is cheaper; and the time with what is left over, which is
+    /// `cost` for the same.
+    fn or_sieve(mut self, input: &Input<'_>, kept: Vec<u32>, cost: f64) -> (Self, f64) {
+        let rule = |number: u32| input.rule(input.rows[number as usize]);
+        // The table of what is verified has a row for each rule of the set.
+        if 2 * kept.len() < input.rule_set.len() {
+            return (self, cost);
+        }
+        let mut best = (cost, None);
+        Sieve::for_each(
+            input.layout(),
+            &self.assignment.buckets,
+            rule,
+            |sieve, mixed| {
+                if mixed.len() > kept.len() / MIXED_SHARE {
+                    return;
+                }
+                let rows: Vec<u32> = kept
+                    .iter()
+                    .filter(|number| mixed.binary_search(number).is_err())
+                    .map(|&number| input.rows[number as usize])
+                    .collect();
+                let sieved = Tests::sieve(input, &rows, sieve);
+                let left = self.assignment.left_over.len() + mixed.len();
+                let nanoseconds = input
+                    .machine
+                    .nanoseconds(&self.cost(&sieved, &input.machine))
+                    + further_nanoseconds(input, left);
+                if nanoseconds < best.0 {
+                    best = (nanoseconds, Some((sieved, mixed)));
+                }
+            },
+        );
+        let (cost, sieved) = best;
+        match sieved {
+            Some((tests, mixed)) => {
+                self.assignment.leave_over(mixed);
+                (Self::new(&input.machine, tests, self.assignment), cost)
+            }
+            None => (self, cost),
+        }
+    }
+
+    fn new(machine: &Machine, tests: Tests, assignment: Assignment) -> Self {
         let mut group = Self {
-            comparison,
+            tests,
             assignment,
             is_direct: true,
         };
-        let direct = machine.nanoseconds(&group.cost(machine));
+        let direct = machine.nanoseconds(&group.cost(&group.tests, machine));
         group.is_direct = false;
-        let shared = machine.nanoseconds(&group.cost(machine));
+        let shared = machine.nanoseconds(&group.cost(&group.tests, machine));
         group.is_direct = direct <= shared;
         group
     }
 
-    fn cost(&self, machine: &Machine) -> Cost {
+    fn cost(&self, tests: &Tests, machine: &Machine) -> Cost {
         let Assignment {
             index,
             capacity,
@@ -196,11 +282,12 @@ impl Group {
             buckets,
             ..
         } = &self.assignment;
-        let row_bytes = ((self.comparison.column_count() + 1) * capacity * 4) as usize;
+        let lanes = tests.lanes();
+        let row_bytes = ((lanes.column_count() + 1) * capacity * 4) as usize;
         let blocks = f64::from(capacity / u32::from(machine.lanes));
         let compare = Cost {
             // A mask to a scalar and its or; then the first bit, the row number, the address, the minimum.
-            instructions: blocks * (self.comparison.block_cost().instructions + 3.0) + 7.0,
+            instructions: blocks * (lanes.block_cost().instructions + 3.0) + 7.0,
             dependent_loads: 1.0,
             lines: row_bytes as f64 / 64.0,
             table_bytes: row_bytes
@@ -221,7 +308,11 @@ impl Group {
         } else {
             lookup
         };
-        index.cost(machine.pext == Pext::Fast) + self.comparison.key_cost(blocks) + compare + lookup
+        let verify = match tests {
+            Tests::Lanes(_) => Cost::default(),
+            Tests::Sieve(_, sieved) => sieved.cost(),
+        };
+        index.cost(machine.pext == Pext::Fast) + lanes.key_cost(blocks) + compare + lookup + verify
     }
 
     fn emit(&self, input: &Input<'_>, b: &mut ProgramBuilder, splats: &mut Splats) -> ValueId {
@@ -232,9 +323,10 @@ impl Group {
             buckets,
             ..
         } = &self.assignment;
-        let mut columns = self.comparison.columns(*capacity);
+        let comparison = self.tests.lanes();
+        let mut columns = comparison.columns(*capacity);
         columns.push(result_column(
-            self.comparison.column_count(),
+            comparison.column_count(),
             *capacity,
             *capacity,
         ));
@@ -251,16 +343,17 @@ impl Group {
         for (row, rules) in of_row.into_iter().enumerate() {
             for (lane, &rule) in rules.iter().enumerate() {
                 let verdict_row = input.rows[rule as usize];
-                numbers.clear();
-                self.comparison
-                    .numbers(input.rule(verdict_row), &mut numbers);
+                self.tests.numbers(input, verdict_row, &mut numbers);
                 numbers.push(verdict_row);
                 table.set_lane(row, lane, &numbers);
             }
         }
         let buckets = b.table(table.finish());
 
-        let differing = self.comparison.emit_common(b);
+        let differing = match &self.tests {
+            Tests::Sieve(_, sieved) if !sieved.decides => None,
+            _ => comparison.emit_common(b),
+        };
         let mut number = index.emit(b);
         if !self.is_direct {
             let cells = b.table(flat("cells", "bucket", cells));
@@ -268,13 +361,16 @@ impl Group {
             number = b.load(cell, 0, None);
         }
         let row = b.row(buckets, number);
-        let lanes = input.machine.lanes;
         let rules = LaneRules {
             row,
             capacity: *capacity,
             none: capacity - 1,
-            lanes,
+            lanes: input.machine.lanes,
         };
-        self.comparison.emit_first(b, differing, &rules, splats)
+        let found = comparison.emit_first(b, differing, &rules, splats);
+        match &self.tests {
+            Tests::Lanes(_) => found,
+            Tests::Sieve(_, sieved) => sieved.emit(b, found),
+        }
     }
 }

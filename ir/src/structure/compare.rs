@@ -158,7 +158,8 @@ impl Comparison {
         };
         for id in layout.field_ids() {
             let conditions = || rules.clone().map(|rule| &rule.matches[id.index()]);
-            match summarise(layout, id, conditions()) {
+            let words: Vec<Word> = layout.words(id).collect();
+            match summarise(layout.field(id), &words, conditions()) {
                 Some(summaries) => {
                     for summary in &summaries {
                         comparison.add_word(summary);
@@ -252,14 +253,11 @@ impl Comparison {
             let condition = &rule.matches[test.field.index()];
             let field = self.layout.field(test.field);
             let ends = (condition.lower(field), condition.upper(field));
-            let is_split = test.kind != Kind::Wide
-                && word_matches(&self.layout, test.field, condition, &mut wanted);
+            let words: Vec<Word> = self.layout.words(test.field).collect();
+            let is_split =
+                test.kind != Kind::Wide && word_matches(field, &words, condition, &mut wanted);
             for (word, role) in test.columns() {
-                let of_word = || {
-                    self.layout
-                        .words(test.field)
-                        .position(|other| other == word)
-                };
+                let of_word = || words.iter().position(|other| *other == word);
                 let wanted = if test.kind == Kind::Wide {
                     WordMatch {
                         lo: word.of(ends.0),
@@ -273,13 +271,15 @@ impl Comparison {
                     // What does not fall apart into words has a `Wide` test beside this one.
                     WordMatch::any(word.max())
                 };
-                out.push(match role {
+                let number = match role {
                     Role::Mask => wanted.mask,
                     Role::Value => wanted.value,
                     Role::Lo => wanted.lo,
                     Role::Len => wanted.hi - wanted.lo,
                     Role::Hi => wanted.hi,
-                });
+                };
+                // A word of at most 4 bytes.
+                out.push(number as u32);
             }
         }
     }

@@ -24,8 +24,10 @@ pub(crate) mod inline;
 pub(crate) mod linear;
 pub(crate) mod pipapo;
 pub(crate) mod radix;
+pub(crate) mod rule_rows;
 pub(crate) mod scalar;
 pub(crate) mod segments;
+pub(crate) mod sieve;
 #[cfg(test)]
 mod tests;
 pub(crate) mod tree;
