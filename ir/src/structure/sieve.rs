@@ -133,8 +133,9 @@ pub(crate) struct Sieved {
 }
 
 impl Sieved {
-    /// The rules of `rows`, in ascending order, behind `sieve`.
-    pub(crate) fn new(input: &Input<'_>, rows: &[u32], sieve: Sieve) -> Self {
+    /// The rules of `rows`, in ascending order, behind `sieve`; `None` where fields overlap in the key and some rule
+    /// contradicts itself there, which a row of numbers cannot say.
+    pub(crate) fn new(input: &Input<'_>, rows: &[u32], sieve: Sieve) -> Option<Self> {
         let layout = input.layout();
         // The lanes decide a field where they compare all that each rule wants of it.
         let decided: Vec<bool> = layout
@@ -157,16 +158,22 @@ impl Sieved {
         };
         let verified: Vec<Rule> = rows.iter().map(verified).collect();
         let comparison = ScalarComparison::new(layout, &verified);
+        if verified
+            .iter()
+            .any(|rule| comparison.numbers(rule).is_none())
+        {
+            return None;
+        }
         let mut rules = vec![None; input.rule_set.len()];
         for (&row, rule) in rows.iter().zip(verified) {
             rules[row as usize] = Some(rule);
         }
-        Self {
+        Some(Self {
             sieve,
             rules,
             comparison,
             decides: decided.contains(&true),
-        }
+        })
     }
 
     /// What the lanes compare of a rule.
@@ -202,5 +209,82 @@ impl Sieved {
         cost.instructions += 3.0;
         cost.dependent_loads += 1.0;
         cost
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Field;
+    use crate::plan::{Choice, Options, plan};
+    use crate::{Overlap, RuleSet, Structure};
+
+    fn layout() -> KeyLayout {
+        KeyLayout::packed([Field::ipv6_addr("daddr"), Field::inet_service("dport")]).unwrap()
+    }
+
+    fn rule(address: (u128, u128), port: u128) -> Rule {
+        let (lo, hi) = address;
+        let address = Match::Range { lo, hi };
+        Rule::new([address, Match::Exact(port)])
+    }
+
+    /// The depths of all sieves that are tried for one bucket of `rules`, and the rules that each does not tell apart.
+    fn sieves(rules: &[Rule]) -> Vec<(Vec<usize>, Vec<u32>)> {
+        let mut tried = Vec::new();
+        let bucket = (0..rules.len() as u32).collect();
+        let rule = |number: u32| &rules[number as usize];
+        Sieve::for_each(&layout(), &[bucket], rule, |sieve, mixed| {
+            tried.push((sieve.depths, mixed));
+        });
+        tried
+    }
+
+    #[test]
+    fn one_word_is_enough_where_rules_differ_in_it() {
+        let rules = [1, 2, 3].map(|n| rule((n << 96, (n << 96) + 5), 80));
+        assert_eq!(sieves(&rules), [(vec![1, 0], vec![])]);
+    }
+
+    #[test]
+    fn words_are_added_until_all_rules_are_told_apart() {
+        let rules = [(1, 80), (1, 81), (2, 80)].map(|(n, port)| rule((n << 96, n << 96), port));
+        assert_eq!(
+            sieves(&rules),
+            [(vec![1, 0], vec![1]), (vec![1, 1], vec![])]
+        );
+    }
+
+    #[test]
+    fn a_range_that_crosses_words_takes_all_of_the_first() {
+        // The first ends in the word in which the second begins.
+        let rules = [(5, 1 << 96), ((1 << 96) + 1, (1 << 96) + 2)].map(|ends| rule(ends, 80));
+        let told_apart = sieves(&rules);
+        assert!(
+            told_apart.iter().all(|(_, mixed)| mixed == &[1]),
+            "{told_apart:?}"
+        );
+    }
+
+    #[test]
+    fn a_wide_key_is_compared_in_few_lanes_and_verified_once() {
+        // Addresses without a pattern.
+        let address = |i: u128| i.wrapping_mul(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835);
+        let builder = RuleSet::builder(layout()).overlap(Overlap::First);
+        let rule_set = (0..500)
+            .map(|i| rule((address(i), address(i) | 0xffff), i))
+            .fold(builder, |builder, rule| builder.rule(rule))
+            .build()
+            .unwrap();
+        let options = Options {
+            structure: Choice::Only(Structure::Bucket),
+            ..Options::default()
+        };
+        let plan = plan(&rule_set, &options).unwrap();
+        let tables = &plan.program().program().tables;
+        let table = |name: &str| tables.iter().find(|table| *table.name == *name).unwrap();
+        // The first word, and the row.
+        assert_eq!(table("buckets").columns.len(), 2);
+        assert_eq!(table("rows").rows(), 500);
     }
 }
