@@ -239,19 +239,22 @@ impl Group {
         }
         let comparison = Comparison::new(input.layout(), kept.iter().map(rule));
         let group = Self::new(&input.machine, Tests::Lanes(comparison), assignment);
-        Some(group.or_sieve(input, kept, cost))
+        Some((group.or_sieve(input, kept), cost))
     }
 
-    /// This group of the rules `kept`, or one whose lanes are a sieve if that is cheaper; and the time with what is left
-    /// over, which is `cost` for this one.
-    fn or_sieve(mut self, input: &Input<'_>, kept: Vec<u32>, cost: f64) -> (Self, f64) {
+    /// This group of the rules `kept`, or one whose lanes are a sieve if that is cheaper.
+    fn or_sieve(mut self, input: &Input<'_>, kept: Vec<u32>) -> Self {
         let rule = |number: u32| input.rule(input.rows[number as usize]);
         // The table of what is verified has a row for each rule of the set.
         if 2 * kept.len() < input.rule_set.len() {
-            return (self, cost);
+            return self;
         }
+        let nanoseconds = |cost: &Cost, left: usize| {
+            input.machine.nanoseconds(cost) + further_nanoseconds(input, left)
+        };
         let before = self.cost(&self.tests, &input.machine);
-        let mut best = (cost, None);
+        let left = self.assignment.left_over.len();
+        let mut best = (nanoseconds(&before, left), None);
         Sieve::for_each(
             input.layout(),
             &self.assignment.buckets,
@@ -268,22 +271,19 @@ impl Group {
                 let Some(sieved) = Tests::sieve(input, &rows, sieve) else {
                     return;
                 };
-                let left = self.assignment.left_over.len() + mixed.len();
                 let cost = self.cost(&sieved, &input.machine);
-                let nanoseconds =
-                    input.machine.nanoseconds(&cost) + further_nanoseconds(input, left);
+                let nanoseconds = nanoseconds(&cost, left + mixed.len());
                 if nanoseconds < best.0 && grows_little(&before, &cost) {
                     best = (nanoseconds, Some((sieved, mixed)));
                 }
             },
         );
-        let (cost, sieved) = best;
-        match sieved {
-            Some((tests, mixed)) => {
+        match best {
+            (_, Some((tests, mixed))) => {
                 self.assignment.leave_over(mixed);
-                (Self::new(&input.machine, tests, self.assignment), cost)
+                Self::new(&input.machine, tests, self.assignment)
             }
-            None => (self, cost),
+            (_, None) => self,
         }
     }
 

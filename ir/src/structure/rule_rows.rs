@@ -11,6 +11,7 @@ pub(crate) type RuleAndRow<'a> = (&'a Rule, u32);
 
 /// How the rows of a table look that hold at most so many rules each.
 pub(crate) struct RuleRows<'a> {
+    /// Numbers for each rule, at least one of them with its verdict's row.
     pub(crate) comparison: &'a ScalarComparison,
     /// At least one.
     pub(crate) rules: usize,
@@ -63,7 +64,7 @@ impl RuleRows<'_> {
             let start = data.len();
             data.resize(start + row_bytes as usize, 0);
             let mut rules = rules.into_iter();
-            for own in columns.chunks((columns.len() / self.rules).max(1)) {
+            for own in columns.chunks(columns.len() / self.rules) {
                 let wanted = rules
                     .next()
                     .and_then(|(rule, row)| Some((self.comparison.numbers(rule)?, row)));

@@ -133,8 +133,8 @@ pub(crate) struct Sieved {
 }
 
 impl Sieved {
-    /// The rules of `rows`, in ascending order, behind `sieve`; `None` where fields overlap in the key and some rule
-    /// contradicts itself there, which a row of numbers cannot say.
+    /// The rules of `rows`, in ascending order, behind `sieve`; `None` where nothing is left to verify, or where fields
+    /// overlap in the key and some rule contradicts itself there, which a row of numbers cannot say.
     pub(crate) fn new(input: &Input<'_>, rows: &[u32], sieve: Sieve) -> Option<Self> {
         let layout = input.layout();
         // The lanes decide a field where they compare all that each rule wants of it.
@@ -158,10 +158,8 @@ impl Sieved {
         };
         let verified: Vec<Rule> = rows.iter().map(verified).collect();
         let comparison = ScalarComparison::new(layout, &verified);
-        if verified
-            .iter()
-            .any(|rule| comparison.numbers(rule).is_none())
-        {
+        let contradicts_itself = |rule: &Rule| comparison.numbers(rule).is_none();
+        if comparison.columns().is_empty() || verified.iter().any(contradicts_itself) {
             return None;
         }
         let mut rules = vec![None; input.rule_set.len()];
@@ -286,5 +284,21 @@ mod tests {
         // The first word, and the row.
         assert_eq!(table("buckets").columns.len(), 2);
         assert_eq!(table("rows").rows(), 500);
+    }
+
+    #[test]
+    fn rules_that_contradict_themselves_where_fields_overlap_are_not_behind_a_sieve() {
+        let fields = [Field::ipv4_addr("a"), Field::ipv4_addr("b")];
+        let layout = KeyLayout::at(fields.into_iter().zip([0, 3])).unwrap();
+        // The last byte of `a` is the first of `b`.
+        let contradiction = Rule::new([Match::Exact(0x28), Match::Exact(0x3e00_0000)]);
+        let builder = RuleSet::builder(layout).rule(contradiction);
+        let options = Options {
+            structure: Choice::Only(Structure::Bucket),
+            ..Options::default()
+        };
+        let plan = plan(&builder.build().unwrap(), &options).unwrap();
+        let tables = &plan.program().program().tables;
+        assert!(tables.iter().all(|table| &*table.name != "rows"));
     }
 }
