@@ -4,7 +4,7 @@
 //! after cannot fail: reading a field, and looking a key up, are total.
 //!
 //! Wide fields are never compared as a whole. [`KeyLayout::words`] splits each field into words of 4, 2 and 1 bytes, the
-//! most significant first, and structures work on those.
+//! most significant first, and structures work on those; scalar code takes the [`long_words`](KeyLayout::long_words).
 
 use crate::entity::FieldId;
 use crate::error::{KeyError, LayoutError};
@@ -39,14 +39,14 @@ pub struct KeyLayout {
     len: u16,
 }
 
-/// A part of a field that one scalar register and one vector lane can hold.
+/// A part of a field that one scalar register can hold, and one vector lane where it has at most 4 bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Word {
     /// The field that this is a part of.
     pub field: FieldId,
     /// Byte offset in the key.
     pub offset: u16,
-    /// Width: 1, 2 or 4 bytes.
+    /// Width: 1, 2 or 4 bytes, up to 8 for a long word.
     pub bytes: u8,
     /// Byte order of the word in the key, that of its field.
     pub order: ByteOrder,
@@ -57,14 +57,14 @@ pub struct Word {
 impl Word {
     /// This word of a field value.
     #[must_use]
-    pub fn of(&self, value: u128) -> u32 {
-        ((value >> self.shift) as u32) & self.max()
+    pub fn of(&self, value: u128) -> u64 {
+        ((value >> self.shift) as u64) & self.max()
     }
 
     /// The largest value, all bits set.
     #[must_use]
-    pub fn max(&self) -> u32 {
-        u32::MAX >> (32 - 8 * u32::from(self.bytes))
+    pub fn max(&self) -> u64 {
+        u64::MAX >> (64 - 8 * u32::from(self.bytes))
     }
 }
 
@@ -205,22 +205,46 @@ impl KeyLayout {
     /// # Panics
     /// Where `id` is not of this layout.
     pub fn words(&self, id: FieldId) -> impl Iterator<Item = Word> + use<> {
+        self.words_by(id, |left| match left {
+            0 | 1 => left,
+            2 | 3 => 2,
+            _ => 4,
+        })
+    }
+
+    /// The words of up to 8 bytes of a field, the most significant first: few enough that scalar code need not know of
+    /// narrower ones. Where the key is too short for a load that covers such a word, they are [`words`](Self::words).
+    ///
+    /// # Panics
+    /// Where `id` is not of this layout.
+    pub fn long_words(&self, id: FieldId) -> impl Iterator<Item = Word> + use<> {
+        let room = self.len;
+        self.words_by(id, move |left| match left {
+            0..=2 => left,
+            3 if room < 4 => 2,
+            3 | 4 => left,
+            _ if room < 8 => 4,
+            _ => left.min(8),
+        })
+    }
+
+    /// The words of a field; `take` says how many of the bytes that are left the next one has.
+    fn words_by<F: Fn(u8) -> u8>(
+        &self,
+        id: FieldId,
+        take: F,
+    ) -> impl Iterator<Item = Word> + use<F> {
         let (width, order) = (self.field(id).bytes(), self.field(id).byte_order());
         let start = self.offsets[id.index()];
         let mut left = width;
         std::iter::from_fn(move || {
-            let bytes = match left {
-                0 => return None,
-                1 => 1,
-                2 | 3 => 2,
-                _ => 4,
-            };
+            let bytes = take(left);
             left -= bytes;
             let offset = match order {
                 ByteOrder::Big => width - left - bytes,
                 ByteOrder::Little => left,
             };
-            Some(Word {
+            (bytes > 0).then_some(Word {
                 field: id,
                 offset: start + u16::from(offset),
                 bytes,

@@ -275,7 +275,7 @@ pub enum Inst {
         /// Which number of the column, provably below its count; `None` is the first.
         index: Option<ValueId>,
     },
-    /// `lanes` adjacent 4-byte numbers of a column of a row, as lanes.
+    /// `lanes` adjacent numbers of at most 4 bytes of a column of a row, as lanes; narrow ones are extended by zeros.
     LoadLanes {
         /// The row.
         row: ValueId,
@@ -286,8 +286,8 @@ pub enum Inst {
         /// How many: 4, 8 or 16.
         lanes: u8,
     },
-    /// The `index`-th run of `lanes` adjacent 4-byte numbers of a column of a row, as lanes; the run is provably inside the
-    /// column.
+    /// The `index`-th run of `lanes` adjacent numbers of at most 4 bytes of a column of a row, as lanes; the run is provably
+    /// inside the column.
     LoadLanesAt {
         /// The row.
         row: ValueId,

@@ -1,4 +1,4 @@
-//! Fills the rows of a [`Table`] whose columns are 4-byte numbers.
+//! Fills the rows of a [`Table`] whose columns are numbers of at most 4 bytes.
 
 use crate::program::{Column, MISS, Table};
 
@@ -11,7 +11,7 @@ pub(crate) struct TableWriter {
 }
 
 impl TableWriter {
-    /// `rows` rows that consist of `columns`, whose numbers have 4 bytes; a row is padded to whole vectors of 32 bytes
+    /// `rows` rows that consist of `columns`; a row is padded to whole vectors of 32 bytes
     /// where it is that large, so that no vector straddles two cache lines.
     pub(crate) fn new(name: &str, columns: Vec<Column>, rows: usize) -> Self {
         let end = columns
@@ -40,8 +40,9 @@ impl TableWriter {
     /// Writes one number of each column: what one rule wants.
     pub(crate) fn set_lane(&mut self, row: usize, lane: usize, numbers: &[u32]) {
         for (column, number) in self.columns.iter().zip(numbers) {
-            let start = row * self.row_bytes + column.offset as usize + 4 * lane;
-            self.data[start..start + 4].copy_from_slice(&number.to_le_bytes());
+            let bytes = usize::from(column.bytes);
+            let start = row * self.row_bytes + column.offset as usize + bytes * lane;
+            self.data[start..start + bytes].copy_from_slice(&number.to_le_bytes()[..bytes]);
         }
     }
 

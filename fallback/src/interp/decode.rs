@@ -170,12 +170,14 @@ impl<'a> Decoder<'a> {
                 lanes,
             } => {
                 let (table, column) = self.column(row, column);
-                let offset = column.offset + 4 * u32::from(first);
+                let bytes = column.bytes;
+                let offset = column.offset + u32::from(bytes) * u32::from(first);
                 Op::LoadLanes {
                     to,
                     table,
                     row: slot(row),
                     offset,
+                    bytes,
                     lanes,
                 }
             }
@@ -185,12 +187,13 @@ impl<'a> Decoder<'a> {
                 index,
                 lanes,
             } => {
-                let (table, &Column { offset, .. }) = self.column(row, column);
+                let (table, &Column { offset, bytes, .. }) = self.column(row, column);
                 Op::LoadLanesAt {
                     to,
                     table,
                     row: slot(row),
                     offset,
+                    bytes,
                     lanes,
                     index: slot(index),
                 }

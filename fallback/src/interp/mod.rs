@@ -108,6 +108,7 @@ enum Op {
         table: TableId,
         row: Slot,
         offset: u32,
+        bytes: u8,
         lanes: u8,
     },
     LoadLanesAt {
@@ -115,6 +116,7 @@ enum Op {
         table: TableId,
         row: Slot,
         offset: u32,
+        bytes: u8,
         lanes: u8,
         index: Slot,
     },
@@ -318,22 +320,25 @@ impl Interpreter {
                     table,
                     row,
                     offset,
+                    bytes,
                     lanes,
                 } => {
                     let start = frame.address(row, offset);
-                    frame.set_lanes(to, lanes_at(self.table(table), start, lanes));
+                    frame.set_lanes(to, lanes_at(self.table(table), start, bytes, lanes));
                 }
                 Op::LoadLanesAt {
                     to,
                     table,
                     row,
                     offset,
+                    bytes,
                     lanes,
                     index,
                 } => {
-                    let start = frame.scalar(index).wrapping_mul(4 * u64::from(lanes)) as usize;
+                    let run = u64::from(bytes) * u64::from(lanes);
+                    let start = frame.scalar(index).wrapping_mul(run) as usize;
                     let start = frame.address(row, offset).wrapping_add(start);
-                    frame.set_lanes(to, lanes_at(self.table(table), start, lanes));
+                    frame.set_lanes(to, lanes_at(self.table(table), start, bytes, lanes));
                 }
                 Op::LoadScratch { to, index } => {
                     let number = frame.scratch(frame.scalar(index), 1)[0];
@@ -480,11 +485,11 @@ fn bytes_at(bytes: &[u8], start: usize, count: u8) -> &[u8] {
     found.unwrap_or(&[])
 }
 
-/// Adjacent 4-byte numbers as lanes.
-fn lanes_at(bytes: &[u8], start: usize, count: u8) -> Lanes {
+/// Adjacent numbers of at most 4 bytes as lanes.
+fn lanes_at(table: &[u8], start: usize, bytes: u8, count: u8) -> Lanes {
     let mut lanes = [0; 16];
-    let bytes = bytes_at(bytes, start, 4 * count);
-    for (lane, bytes) in lanes.iter_mut().zip(bytes.chunks_exact(4)) {
+    let numbers = bytes_at(table, start, bytes * count);
+    for (lane, bytes) in lanes.iter_mut().zip(numbers.chunks_exact(bytes.into())) {
         *lane = little_endian(bytes) as u32;
     }
     lanes

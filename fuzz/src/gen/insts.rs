@@ -244,7 +244,7 @@ impl Writer<'_> {
         let (row, table) = self.row();
         let columns = self.tables[table.index()].columns.iter().enumerate();
         let fitting: Vec<(usize, u32)> = columns
-            .filter(|(_, column)| column.bytes == 4 && column.count >= self.lanes.into())
+            .filter(|(_, column)| column.bytes <= 4 && column.count >= self.lanes.into())
             .map(|(i, column)| (i, column.count))
             .collect();
         let (column, count) = pick(self.g, &fitting);

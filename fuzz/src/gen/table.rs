@@ -5,12 +5,12 @@ use quickcheck::{Arbitrary, Gen};
 
 use super::{below, pick};
 
-/// A random table whose first column holds at least 16 numbers of 32 bits.
+/// A random table whose first column holds at least 16 numbers of at most 32 bits.
 pub(super) fn table(g: &mut Gen) -> Table {
     let rows = pick(g, &[1, 2, 3, 4, 8, 13, 64]);
     // The first column always has room for 16 lanes, often for several runs of them.
     let runs = pick(g, &[1, 1, 2, 4]);
-    let mut shapes = vec![(4, 16 * runs + below(g, 4))];
+    let mut shapes = vec![(pick(g, &[1, 2, 4, 4]), 16 * runs + below(g, 4))];
     for _ in 0..below(g, 4) {
         shapes.push((pick(g, &[1, 2, 4, 8]), 1 + below(g, 5)));
     }

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use arbitrary::Unstructured;
 use pktjit::formats::{KeyFile, RuleFile};
-use pktjit_ir::{ByteOrder, Field, FieldKind, KeyLayout};
+use pktjit_ir::{ByteOrder, Field, FieldKind, KeyLayout, Word};
 
 use super::rule_file::{is_inside, is_whole};
 use super::testdata;
@@ -68,20 +68,23 @@ fn check_layout(layout: &KeyLayout, fields: &[Field]) {
         let key = layout.key(&bytes).expect("encoded");
         assert_eq!(layout.read(key, id), value, "{layout:?}");
 
-        let words = layout.words(id);
-        let joined = words.fold((0, 0), |(joined, bytes), word| {
-            let start = usize::from(word.offset);
-            let mut raw = key.bytes()[start..start + usize::from(word.bytes)].to_vec();
-            if word.order == ByteOrder::Little {
-                raw.reverse();
-            }
-            let read = raw
-                .iter()
-                .fold(0, |read, &byte| read << 8 | u32::from(byte));
-            assert_eq!(read, word.of(value), "{word:?} of {layout:?}");
-            (joined | u128::from(read) << word.shift, bytes + word.bytes)
-        });
-        assert_eq!(joined, (value, field.bytes()), "{layout:?}");
+        let words: Vec<Word> = layout.words(id).collect();
+        let long: Vec<Word> = layout.long_words(id).collect();
+        for words in [words, long] {
+            let joined = words.iter().fold((0, 0), |(joined, bytes), word| {
+                let start = usize::from(word.offset);
+                let mut raw = key.bytes()[start..start + usize::from(word.bytes)].to_vec();
+                if word.order == ByteOrder::Little {
+                    raw.reverse();
+                }
+                let read = raw
+                    .iter()
+                    .fold(0, |read, &byte| read << 8 | u64::from(byte));
+                assert_eq!(read, word.of(value), "{word:?} of {layout:?}");
+                (joined | u128::from(read) << word.shift, bytes + word.bytes)
+            });
+            assert_eq!(joined, (value, field.bytes()), "{layout:?}");
+        }
     }
 }
 

@@ -99,6 +99,8 @@ pub(crate) struct Comparison {
     layout: KeyLayout,
     tests: Vec<Test>,
     common: Common,
+    /// Whether numbers of narrow words are narrow in the tables too: less memory, one more instruction for each column.
+    pub(crate) is_narrow: bool,
 }
 
 /// Bits that all rules of a group want to be the same: for each key byte which ones, and what they must be.
@@ -155,10 +157,12 @@ impl Comparison {
             layout: layout.clone(),
             tests: Vec::new(),
             common,
+            is_narrow: false,
         };
         for id in layout.field_ids() {
             let conditions = || rules.clone().map(|rule| &rule.matches[id.index()]);
-            match summarise(layout, id, conditions()) {
+            let words: Vec<Word> = layout.words(id).collect();
+            match summarise(layout.field(id), &words, conditions()) {
                 Some(summaries) => {
                     for summary in &summaries {
                         comparison.add_word(summary);
@@ -210,15 +214,39 @@ impl Comparison {
     /// Columns of a row that holds `capacity` rules, without the one for row numbers.
     pub(crate) fn columns(&self, capacity: u32) -> Vec<Column> {
         let all = self.tests.iter().flat_map(Test::columns);
-        let column = |(i, (word, role)): (usize, (Word, Role))| Column {
-            name: self.column_name(&word, role).into(),
-            offset: i as u32 * capacity * 4,
-            bytes: 4,
-            count: capacity,
-            max: u32::MAX.into(),
-            is_result: false,
+        let column = |(word, role): (Word, Role)| {
+            let bytes = self.number_bytes(word);
+            Column {
+                name: self.column_name(&word, role).into(),
+                offset: 0,
+                bytes,
+                count: capacity,
+                max: u64::MAX >> (64 - 8 * u32::from(bytes)),
+                is_result: false,
+            }
         };
-        all.enumerate().map(column).collect()
+        let mut columns: Vec<Column> = all.map(column).collect();
+        // Wide numbers come first, so that their vectors do not straddle cache lines.
+        let mut end = 0;
+        for bytes in [4, 2, 1] {
+            for column in columns.iter_mut().filter(|column| column.bytes == bytes) {
+                column.offset = end;
+                end += capacity * u32::from(bytes);
+            }
+        }
+        columns
+    }
+
+    fn number_bytes(&self, word: Word) -> u8 {
+        if self.is_narrow { word.bytes } else { 4 }
+    }
+
+    /// Bytes of the numbers of one rule.
+    pub(crate) fn rule_bytes(&self) -> u32 {
+        let columns = self.tests.iter().flat_map(Test::columns);
+        columns
+            .map(|(word, _)| u32::from(self.number_bytes(word)))
+            .sum()
     }
 
     fn column_name(&self, word: &Word, role: Role) -> String {
@@ -252,14 +280,11 @@ impl Comparison {
             let condition = &rule.matches[test.field.index()];
             let field = self.layout.field(test.field);
             let ends = (condition.lower(field), condition.upper(field));
-            let is_split = test.kind != Kind::Wide
-                && word_matches(&self.layout, test.field, condition, &mut wanted);
+            let words: Vec<Word> = self.layout.words(test.field).collect();
+            let is_split =
+                test.kind != Kind::Wide && word_matches(field, &words, condition, &mut wanted);
             for (word, role) in test.columns() {
-                let of_word = || {
-                    self.layout
-                        .words(test.field)
-                        .position(|other| other == word)
-                };
+                let of_word = || words.iter().position(|other| *other == word);
                 let wanted = if test.kind == Kind::Wide {
                     WordMatch {
                         lo: word.of(ends.0),
@@ -273,13 +298,15 @@ impl Comparison {
                     // What does not fall apart into words has a `Wide` test beside this one.
                     WordMatch::any(word.max())
                 };
-                out.push(match role {
+                let number = match role {
                     Role::Mask => wanted.mask,
                     Role::Value => wanted.value,
                     Role::Lo => wanted.lo,
                     Role::Len => wanted.hi - wanted.lo,
                     Role::Hi => wanted.hi,
-                });
+                };
+                // A word of at most 4 bytes.
+                out.push(number as u32);
             }
         }
     }
@@ -419,7 +446,10 @@ impl Comparison {
 
     /// What testing one vector of rules costs.
     pub(crate) fn block_cost(&self) -> Cost {
-        let instructions = self.tests.iter().map(Test::instructions).sum();
+        let columns = self.tests.iter().flat_map(Test::columns);
+        let widened = columns.filter(|&(word, _)| self.number_bytes(word) < 4);
+        let tests: f64 = self.tests.iter().map(Test::instructions).sum();
+        let instructions = tests + widened.count() as f64;
         Cost {
             instructions,
             ..Cost::default()

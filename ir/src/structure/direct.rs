@@ -29,10 +29,10 @@ use crate::builder::ProgramBuilder;
 use crate::entity::{FieldId, ValueId};
 use crate::key::KeyLayout;
 use crate::plan::{Effort, Work};
-use crate::program::{BinaryOp, Column, MISS, Program, Table};
+use crate::program::{BinaryOp, MISS, Program, Table};
 use crate::rule::{Match, Rule};
 use crate::structure::bits::{self, Aim, Bit, COARSE, Candidates, EXACT, Index, Reduced};
-use crate::structure::compare::result_column;
+use crate::structure::rule_rows::RuleRows;
 use crate::structure::scalar::ScalarComparison;
 use crate::structure::{Cost, Input, Refusal, empty};
 use crate::table::flat;
@@ -156,26 +156,14 @@ impl Direct {
             && direct.cells.len() > DENSE_CELLS_PER_RULE * input.rows.len();
         direct.is_flat =
             !is_waste && input.machine.nanoseconds(&flat) <= input.machine.nanoseconds(&shared);
-        (direct.columns().0.len() <= MAX_COLUMNS).then_some(direct)
+        (direct.rule_rows().columns().0.len() <= MAX_COLUMNS).then_some(direct)
     }
 
     pub(crate) fn cost(&self, input: &Input<'_>) -> Cost {
-        let (_, row_bytes) = self.columns();
         let rows = if self.is_flat {
             self.cells.len()
         } else {
             self.classes.len()
-        };
-        // The table; the address of a row that is too large to be scaled; for each rule its row number; the smallest of all.
-        let address = if row_bytes <= 8 { 1.0 } else { 3.0 };
-        let count = self.class_rules as f64;
-        let found = Cost {
-            instructions: address
-                + count * (self.compared.comparison.instructions() + 1.0)
-                + 2.0 * (count - 1.0),
-            dependent_loads: 0.0,
-            lines: (f64::from(row_bytes) / 64.0).max(1.0),
-            table_bytes: rows * row_bytes as usize,
         };
         let classes = if self.is_flat {
             Cost::default()
@@ -187,7 +175,7 @@ impl Direct {
                 table_bytes: 2 * self.cells.len(),
             }
         };
-        self.index.cost(input.machine.pext) + classes + found
+        self.index.cost(input.machine.pext) + classes + self.rule_rows().cost(rows)
     }
 
     pub(crate) fn build(&self, input: &Input<'_>) -> Program {
@@ -209,88 +197,39 @@ impl Direct {
 
     /// Emits the tests of the rules of a row; yields the number of the strongest that matches, or `MISS`.
     fn emit(&self, b: &mut ProgramBuilder, row: ValueId) -> ValueId {
-        let width = self.compared.comparison.columns().len();
+        let comparison = &self.compared.comparison;
+        let width = comparison.columns().len();
         let mut found: Option<ValueId> = None;
         for rule in 0..self.class_rules {
-            let first = rule * (width + 1);
-            let own = self.compared.comparison.emit(b, row, first as u8);
+            let first = (rule * (width + 1)) as u8;
+            let number = b.load(row, first + width as u8, None);
+            let own = comparison.emit(b, row, first, number);
             found = Some(found.map_or(own, |found| b.binary(BinaryOp::Min, found, own)));
         }
         found.unwrap_or_else(|| b.constant(MISS.into()))
     }
 
-    /// The columns of a row, rule after rule, the row number last; and the bytes of a row.
-    fn columns(&self) -> (Vec<Column>, u32) {
-        let of_rule = self.compared.comparison.columns();
-        let mut columns: Vec<Column> = Vec::new();
-        for _ in 0..self.class_rules {
-            columns.extend(of_rule.iter().map(|(name, bytes)| Column {
-                name: name.as_str().into(),
-                offset: 0,
-                bytes: *bytes,
-                count: 1,
-                max: u64::MAX >> (64 - 8 * u32::from(*bytes)),
-                is_result: false,
-            }));
-            columns.push(result_column(0, 1, 1));
+    fn rule_rows(&self) -> RuleRows<'_> {
+        RuleRows {
+            comparison: &self.compared.comparison,
+            rules: self.class_rules,
+            is_numbered: true,
         }
-        // Wide numbers come first, so that all are aligned.
-        let mut end = 0;
-        for bytes in [8, 4] {
-            for column in columns.iter_mut().filter(|column| column.bytes == bytes) {
-                column.offset = end;
-                end += u32::from(bytes);
-            }
-        }
-        // A small row lies in one cache line.
-        let row_bytes = if end <= 64 {
-            end.next_power_of_two()
-        } else {
-            end.next_multiple_of(32)
-        };
-        (columns, row_bytes)
     }
 
     /// The table of what the rules of each class want.
     fn rows(&self, input: &Input<'_>) -> Table {
-        let (columns, row_bytes) = self.columns();
-        let numbers_of = |rule: u32| {
-            let numbers = self
-                .compared
-                .comparison
-                .numbers(&self.compared.rules[rule as usize]);
-            numbers.map(|numbers| (numbers, input.rows[rule as usize]))
-        };
-        let mut data = Vec::new();
-        let mut push = |class: &[u32]| {
-            let start = data.len();
-            data.resize(start + row_bytes as usize, 0);
-            let of_rule = columns.chunks(columns.len() / self.class_rules);
-            for (place, own) in of_rule.enumerate() {
-                let rule = class.get(place).and_then(|&rule| numbers_of(rule));
-                // Whatever key equals zeros, it finds a miss.
-                let (mut numbers, row) = rule.unwrap_or((Vec::new(), MISS));
-                numbers.resize(own.len() - 1, 0);
-                numbers.push(row.into());
-                for (column, number) in own.iter().zip(numbers) {
-                    let bytes = usize::from(column.bytes);
-                    let at = start + column.offset as usize;
-                    data[at..at + bytes].copy_from_slice(&number.to_le_bytes()[..bytes]);
-                }
-            }
+        let rule = |&rule: &u32| {
+            let rule = rule as usize;
+            (&self.compared.rules[rule], input.rows[rule])
         };
         if self.is_flat {
-            self.cells
-                .iter()
-                .for_each(|&class| push(&self.classes[class as usize]));
+            let of_cell = |&class: &u32| self.classes[class as usize].iter().map(rule);
+            self.rule_rows().table(self.cells.iter().map(of_cell))
         } else {
-            self.classes.iter().for_each(|class| push(class));
-        }
-        Table {
-            name: "rows".into(),
-            row_bytes,
-            columns,
-            data: data.into(),
+            let classes = self.classes.iter();
+            self.rule_rows()
+                .table(classes.map(|class| class.iter().map(rule)))
         }
     }
 }

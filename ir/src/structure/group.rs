@@ -38,6 +38,23 @@ pub(crate) struct Assignment {
     pub(crate) left_over: Vec<u32>,
 }
 
+impl Assignment {
+    /// Those of `rules`, which have been assigned, that are in buckets.
+    pub(crate) fn kept(&self, rules: &[u32]) -> Vec<u32> {
+        let is_kept = |rule: &&u32| self.left_over.binary_search(rule).is_err();
+        rules.iter().filter(is_kept).copied().collect()
+    }
+
+    /// Takes `rules`, in ascending order, out of all buckets.
+    pub(crate) fn leave_over(&mut self, rules: Vec<u32>) {
+        for bucket in &mut self.buckets {
+            bucket.retain(|rule| rules.binary_search(rule).is_err());
+        }
+        self.left_over.extend(rules);
+        self.left_over.sort_unstable();
+    }
+}
+
 /// Units of work for splitting a rule into a piece, or for reducing one.
 const WORK_PER_PIECE: usize = 16;
 

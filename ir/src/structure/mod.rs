@@ -5,7 +5,7 @@
 //! | [`inline`] | all rules compared at once, as constants behind the code | up to 63 rules |
 //! | [`hash`] | a perfect hash function finds the only candidate | rules that want the same bits, each with other values |
 //! | [`direct`] | some key bits select a row with what the few rules want that they leave | rules that few bits tell apart |
-//! | [`bucket`] | some key bits select a bucket of rules that are compared at once | everything; wide rules go to a linear rest |
+//! | [`bucket`] | some key bits select a bucket of rules that are compared at once, in all words or in a few | everything; wide rules go to a linear rest |
 //! | [`radix`] | leading bits select a few boundaries that are compared at once | rules that differ in one field, where they spread |
 //! | [`tree`] | a search tree whose nodes are compared at once | rules that differ in one field |
 //! | [`pipapo`] | pieces of the key select rows of bits, one for each rule, which are anded | what its memory allows |
@@ -24,8 +24,10 @@ pub(crate) mod inline;
 pub(crate) mod linear;
 pub(crate) mod pipapo;
 pub(crate) mod radix;
+pub(crate) mod rule_rows;
 pub(crate) mod scalar;
 pub(crate) mod segments;
+pub(crate) mod sieve;
 #[cfg(test)]
 mod tests;
 pub(crate) mod tree;

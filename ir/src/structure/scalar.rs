@@ -4,11 +4,15 @@
 //! | --- | --- | --- | --- |
 //! | bits | some rule looks at bits of up to 8 bytes | value, mask; none that all rules share | 3 or 4 |
 //! | range | some rule wants an interval of a word | lo, len | 6 |
-//! | wide | an interval that does not fall apart into words | lo and hi of each word | 10 a word |
+//! | span | an interval of two words that does not fall apart into them, of less than 2^64 values | lo, len of both | 15 |
+//! | wide | any other interval that does not fall apart into words | lo and hi of each word | 11 a word |
 //!
 //! Bits are compared for all fields at once, in loads of 8 bytes that know nothing of fields: `10.0.0.6 . 80` in eight bytes
 //! of a key is one load, one `xor` with the row, and one test for zero. An interval is `x - lo <= len`, unsigned: where x is
-//! below lo, the difference is huge. A wide field is within its ends where subtracting them word by word borrows nothing.
+//! below lo, the difference is huge. Words have up to 8 bytes, so that prefixes and nearly all intervals of an IPv6 address
+//! are two ranges. One that crosses a multiple of 2^64 makes its field a span: `x - lo` borrows from word to word, as on
+//! paper, and its high word is at most 0 for such an interval. Where the interval is longer, the words are compared with
+//! both ends, and the most significant one that is not equal decides.
 //!
 //! Numbers have 8 bytes where code subtracts or compares them in 64 bits, so that they are operands in memory.
 
@@ -25,10 +29,10 @@ use crate::structure::words::{WordMatch, summarise, word_matches};
 pub(crate) struct ScalarComparison {
     layout: KeyLayout,
     bits: Vec<BitTest>,
-    /// Words of which some rule looks at bits.
+    /// Long words of which some rule looks at bits.
     masked: Vec<Word>,
     /// Words of which some rule wants an interval that is no set of bits.
-    ranges: Vec<Word>,
+    ranges: Vec<RangeTest>,
     /// Fields of which some rule wants an interval that does not fall apart into words.
     wide: Vec<FieldId>,
 }
@@ -38,6 +42,15 @@ struct BitTest {
     window: Window,
     mask: Option<u64>,
     value: Option<u64>,
+}
+
+/// What `x - lo <= len` is asked of.
+#[derive(Clone, Copy)]
+enum RangeTest {
+    /// A word.
+    Word(Word),
+    /// Both words of a field; rules want at most 2^64 values in a row, or intervals that fall apart into words.
+    Span { high: Word, low: Word },
 }
 
 /// An end of an interval.
@@ -65,11 +78,12 @@ impl ScalarComparison {
         };
         for id in layout.field_ids() {
             let conditions = || rules.iter().map(|rule| &rule.matches[id.index()]);
-            match summarise(layout, id, conditions()) {
+            let words: Vec<Word> = layout.long_words(id).collect();
+            match summarise(layout.field(id), &words, conditions()) {
                 Some(summaries) => {
                     for summary in summaries.iter().filter(|summary| !summary.is_any) {
                         if !summary.is_bits {
-                            comparison.ranges.push(summary.word);
+                            comparison.ranges.push(RangeTest::Word(summary.word));
                         }
                         if summary.is_bits || !summary.is_interval {
                             comparison.masked.push(summary.word);
@@ -77,10 +91,15 @@ impl ScalarComparison {
                     }
                 }
                 None => {
-                    comparison.wide.push(id);
+                    match words[..] {
+                        [high, low] if conditions().all(|c| is_span(layout, low, c)) => {
+                            comparison.ranges.push(RangeTest::Span { high, low });
+                        }
+                        _ => comparison.wide.push(id),
+                    }
                     // The ends of a mask let through values between them that it does not match.
                     if conditions().any(|condition| matches!(condition, Match::Mask { .. })) {
-                        comparison.masked.extend(layout.words(id));
+                        comparison.masked.extend(words);
                     }
                 }
             }
@@ -97,12 +116,10 @@ impl ScalarComparison {
     fn word_match(&self, rule: &Rule, word: Word) -> WordMatch {
         let mut wanted = Vec::new();
         let condition = &rule.matches[word.field.index()];
-        let position = self
-            .layout
-            .words(word.field)
-            .position(|other| other == word);
-        match position {
-            Some(i) if word_matches(&self.layout, word.field, condition, &mut wanted) => wanted[i],
+        let words: Vec<Word> = self.layout.long_words(word.field).collect();
+        let field = self.layout.field(word.field);
+        match words.iter().position(|other| *other == word) {
+            Some(i) if word_matches(field, &words, condition, &mut wanted) => wanted[i],
             // What does not fall apart into words has a test of its own.
             _ => WordMatch::any(word.max()),
         }
@@ -155,11 +172,11 @@ impl ScalarComparison {
         }
         for (word, end) in self.wide_words() {
             let end = if end == End::Lo { "lo" } else { "hi" };
-            columns.push((format!("{} {end}", self.name(&word)), 4));
+            columns.push((format!("{} {end}", self.name(&word)), 8));
         }
-        for word in &self.ranges {
-            columns.push((format!("{} lo", self.name(word)), 8));
-            columns.push((format!("{} len", self.name(word)), 8));
+        for word in self.ranges.iter().flat_map(RangeTest::words) {
+            columns.push((format!("{} lo", self.name(&word)), 8));
+            columns.push((format!("{} len", self.name(&word)), 8));
         }
         columns
     }
@@ -173,7 +190,7 @@ impl ScalarComparison {
         }
     }
 
-    /// The words of the wide fields in the order in which they are subtracted from their ends, or these from them.
+    /// The words of the wide fields in the order in which they are compared with their ends: the least significant first.
     fn wide_words(&self) -> impl Iterator<Item = (Word, End)> + '_ {
         let ends = self
             .wide
@@ -181,7 +198,7 @@ impl ScalarComparison {
             .flat_map(|&id| [(id, End::Lo), (id, End::Hi)]);
         ends.flat_map(|(id, end)| {
             let mut words: Vec<(Word, End)> =
-                self.layout.words(id).map(|word| (word, end)).collect();
+                self.layout.long_words(id).map(|word| (word, end)).collect();
             words.reverse();
             words
         })
@@ -211,19 +228,33 @@ impl ScalarComparison {
                 End::Lo => condition.lower(field),
                 End::Hi => condition.upper(field),
             };
-            numbers.push(word.of(end).into());
+            numbers.push(word.of(end));
         }
-        for &word in &self.ranges {
-            let WordMatch { lo, hi, .. } = self.word_match(rule, word);
-            numbers.extend([lo, hi - lo].map(u64::from));
+        for test in &self.ranges {
+            match *test {
+                RangeTest::Word(word) => {
+                    let WordMatch { lo, hi, .. } = self.word_match(rule, word);
+                    numbers.extend([lo, hi - lo]);
+                }
+                RangeTest::Span { low, .. } => {
+                    let condition = &rule.matches[low.field.index()];
+                    let (lo, len) = span(&self.layout, low.field, condition);
+                    numbers.extend(test.words().flat_map(|word| [word.of(lo), word.of(len)]));
+                }
+            }
         }
         Some(numbers)
     }
 
-    /// Emits the tests of one rule; yields its row number where it matches, else [`MISS`]. Its numbers are the columns of
-    /// `row` from `column` on, the row number after them.
-    pub(crate) fn emit(&self, b: &mut ProgramBuilder, row: ValueId, mut column: u8) -> ValueId {
-        let found = usize::from(column) + self.columns().len();
+    /// Emits the tests of one rule; yields `found` where it matches, else [`MISS`]. Its numbers are the columns of `row` from
+    /// `column` on.
+    pub(crate) fn emit(
+        &self,
+        b: &mut ProgramBuilder,
+        row: ValueId,
+        mut column: u8,
+        mut found: ValueId,
+    ) -> ValueId {
         let mut next = |b: &mut ProgramBuilder| {
             column += 1;
             b.load(row, column - 1, None)
@@ -236,47 +267,116 @@ impl ScalarComparison {
             let x = test.emit(b, &mut next);
             join(b, x);
         }
-        // What is borrowed at the most significant word is 1 where a field is beyond an end.
-        let mut borrow: Option<ValueId> = None;
+        // 1 where the words so far are beyond an end.
+        let mut beyond: Option<ValueId> = None;
         for (word, end) in self.wide_words() {
-            let (x, limit) = (b.load_key(word.offset, word.bytes, word.order), next(b));
-            let mut difference = match end {
-                End::Lo => b.binary(BinaryOp::Sub, x, limit),
-                End::Hi => b.binary(BinaryOp::Sub, limit, x),
+            let (x, limit) = (self.load_word(b, word), next(b));
+            let (small, large) = match end {
+                End::Lo => (limit, x),
+                End::Hi => (x, limit),
             };
-            if let Some(borrow) = borrow {
-                difference = b.binary(BinaryOp::Sub, difference, borrow);
+            let mut is_beyond = b.compare(CompareOp::Lt, large, small);
+            if let Some(beyond) = beyond {
+                let is_equal = b.compare(CompareOp::Eq, x, limit);
+                is_beyond = b.select(is_equal, beyond, is_beyond);
             }
-            let borrowed = b.shr(difference, 63);
-            let is_last = Some(word) == self.layout.words(word.field).next();
-            borrow = (!is_last).then_some(borrowed);
+            let is_last = Some(word) == self.layout.long_words(word.field).next();
+            beyond = (!is_last).then_some(is_beyond);
             if is_last {
-                join(b, borrowed);
+                join(b, is_beyond);
             }
         }
-        let mut found = b.load(row, found as u8, None);
         let miss = b.constant(MISS.into());
         if let Some(differing) = differing {
             let zero = b.constant(0);
             let is_same = b.compare(CompareOp::Eq, differing, zero);
             found = b.select(is_same, found, miss);
         }
-        for word in &self.ranges {
-            let x = b.load_key(word.offset, word.bytes, word.order);
-            let (lo, len) = (next(b), next(b));
-            let above = b.binary(BinaryOp::Sub, x, lo);
-            let is_within = b.compare(CompareOp::Le, above, len);
-            found = b.select(is_within, found, miss);
+        for test in &self.ranges {
+            let mut borrow: Option<ValueId> = None;
+            for word in test.words() {
+                let x = self.load_word(b, word);
+                let (lo, len) = (next(b), next(b));
+                let mut above = b.binary(BinaryOp::Sub, x, lo);
+                if let Some(borrow) = borrow {
+                    above = b.binary(BinaryOp::Sub, above, borrow);
+                }
+                if matches!(test, RangeTest::Span { low, .. } if *low == word) {
+                    borrow = Some(b.compare(CompareOp::Lt, x, lo));
+                }
+                let is_within = b.compare(CompareOp::Le, above, len);
+                found = b.select(is_within, found, miss);
+            }
         }
         found
+    }
+
+    /// Emits the load of a long word. Where its width is no power of two, more bytes of the key are loaded and left out.
+    fn load_word(&self, b: &mut ProgramBuilder, word: Word) -> ValueId {
+        let bytes = word.bytes.next_power_of_two();
+        let offset = word
+            .offset
+            .min((self.layout.len() - usize::from(bytes)) as u16);
+        let before = (word.offset - offset) as u8;
+        let behind = bytes - word.bytes - before;
+        let (low, high) = match word.order {
+            ByteOrder::Big => (behind, before),
+            ByteOrder::Little => (before, behind),
+        };
+        let x = b.load_key(offset, bytes, word.order);
+        let x = b.shr(x, 8 * low);
+        if high > 0 {
+            b.binary_const(BinaryOp::And, x, word.max())
+        } else {
+            x
+        }
     }
 
     /// Machine instructions for one rule.
     pub(crate) fn instructions(&self) -> f64 {
         let bits: f64 = self.bits.iter().map(BitTest::instructions).sum();
         let end = if bits > 0.0 { 3.0 } else { 0.0 };
-        bits + end + 6.0 * self.ranges.len() as f64 + 5.0 * self.wide_words().count() as f64
+        let ranges: f64 = self.ranges.iter().map(RangeTest::instructions).sum();
+        bits + end + ranges + 5.5 * self.wide_words().count() as f64
     }
+}
+
+impl RangeTest {
+    /// The words, the least significant first.
+    fn words(&self) -> impl Iterator<Item = Word> + use<> {
+        let (low, high) = match *self {
+            Self::Word(word) => (word, None),
+            Self::Span { high, low } => (low, Some(high)),
+        };
+        std::iter::once(low).chain(high)
+    }
+
+    fn instructions(&self) -> f64 {
+        match self {
+            Self::Word(_) => 6.0,
+            Self::Span { .. } => 15.0,
+        }
+    }
+}
+
+/// The first value that is wanted of a field, and how many follow; all of them where there is a mask, which is tested as
+/// bits.
+fn span(layout: &KeyLayout, id: FieldId, condition: &Match) -> (u128, u128) {
+    let field = layout.field(id);
+    match condition {
+        Match::Mask { .. } => (0, field.max()),
+        _ => {
+            let lo = condition.lower(field);
+            (lo, condition.upper(field) - lo)
+        }
+    }
+}
+
+/// Whether the words of a field, the lower of which is `low`, tell by `x - lo <= len`, word by word, if it is as wanted.
+fn is_span(layout: &KeyLayout, low: Word, condition: &Match) -> bool {
+    let (lo, len) = span(layout, low.field, condition);
+    let is_aligned = low.of(lo) == 0 && low.of(len) == low.max();
+    low.bytes == 8 && (len >> 64 == 0 || is_aligned)
 }
 
 impl BitTest {

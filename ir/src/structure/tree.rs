@@ -141,7 +141,7 @@ impl Forest {
                 offset: i * width * 4,
                 bytes: 4,
                 count: width,
-                max: word.max().into(),
+                max: word.max(),
                 is_result: false,
             })
             .collect();
@@ -267,7 +267,7 @@ impl Forest {
                 numbers.extend(
                     self.words
                         .iter()
-                        .map(|word| word.of(segments.lasts()[segment])),
+                        .map(|word| word.of(segments.lasts()[segment]) as u32),
                 );
                 numbers.push(segments.rows()[segment]);
                 let (row, lane) = (tree * nodes + child / fanout, child % fanout);

@@ -1,20 +1,20 @@
 //! What rules want of the words of a field, and what all rules of a group have in common there.
 
-use crate::entity::FieldId;
-use crate::key::{KeyLayout, Word};
+use crate::field::Field;
+use crate::key::Word;
 use crate::rule::Match;
 
 /// What one rule wants of one word: an interval, and bits. One of the two is trivial.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct WordMatch {
-    pub(crate) lo: u32,
-    pub(crate) hi: u32,
-    pub(crate) mask: u32,
-    pub(crate) value: u32,
+    pub(crate) lo: u64,
+    pub(crate) hi: u64,
+    pub(crate) mask: u64,
+    pub(crate) value: u64,
 }
 
 impl WordMatch {
-    pub(crate) fn interval(lo: u32, hi: u32, max: u32) -> Self {
+    pub(crate) fn interval(lo: u64, hi: u64, max: u64) -> Self {
         let varying = lo ^ hi;
         // An aligned block is a set of bits as well.
         if varying & varying.wrapping_add(1) == 0 && lo & varying == 0 {
@@ -34,7 +34,7 @@ impl WordMatch {
         }
     }
 
-    fn bits(mask: u32, value: u32, max: u32) -> Self {
+    fn bits(mask: u64, value: u64, max: u64) -> Self {
         let wild = max & !mask;
         if wild & wild.wrapping_add(1) == 0 {
             Self::interval(value, value | wild, max)
@@ -48,11 +48,11 @@ impl WordMatch {
         }
     }
 
-    pub(crate) fn any(max: u32) -> Self {
+    pub(crate) fn any(max: u64) -> Self {
         Self::interval(0, max, max)
     }
 
-    fn is_any(&self, max: u32) -> bool {
+    fn is_any(&self, max: u64) -> bool {
         self.lo == 0 && self.hi == max && self.mask == 0
     }
 
@@ -61,36 +61,35 @@ impl WordMatch {
     }
 
     /// Whether `mask` and `value` say it all.
-    fn is_bits(&self, max: u32) -> bool {
+    fn is_bits(&self, max: u64) -> bool {
         self.mask != 0 || self.is_any(max)
     }
 
     /// Whether `lo` and `hi` say it all.
-    fn is_interval(&self, max: u32) -> bool {
+    fn is_interval(&self, max: u64) -> bool {
         self.lo != 0 || self.hi != max || self.mask == 0
     }
 }
 
-/// Writes what a canonical match wants of each word of its field to `out`; false where it does not fall apart into words.
+/// Writes what a canonical match of a field wants of each of its words to `out`; false where it does not fall apart into words.
 pub(crate) fn word_matches(
-    layout: &KeyLayout,
-    id: FieldId,
+    field: &Field,
+    words: &[Word],
     condition: &Match,
     out: &mut Vec<WordMatch>,
 ) -> bool {
     out.clear();
     if let Match::Mask { value, mask } = *condition {
         out.extend(
-            layout
-                .words(id)
+            words
+                .iter()
                 .map(|w| WordMatch::bits(w.of(mask), w.of(value), w.max())),
         );
         return true;
     }
-    let field = layout.field(id);
     let (lower, upper) = (condition.lower(field), condition.upper(field));
     let mut is_decided = false;
-    for word in layout.words(id) {
+    for word in words {
         let (lo, hi) = (word.of(lower), word.of(upper));
         // After the first word whose ends differ, the others must run over everything.
         if is_decided && (lo, hi) != (0, word.max()) {
@@ -146,22 +145,22 @@ impl Summary {
 /// Sums up a field for the rules with these conditions; `None` where one does not fall apart into words. Without rules there
 /// is nothing to sum up.
 pub(crate) fn summarise<'a>(
-    layout: &KeyLayout,
-    id: FieldId,
+    field: &Field,
+    words: &[Word],
     conditions: impl Iterator<Item = &'a Match>,
 ) -> Option<Vec<Summary>> {
     let mut summaries: Vec<Summary> = Vec::new();
     let mut wanted = Vec::new();
     for condition in conditions {
-        if !word_matches(layout, id, condition, &mut wanted) {
+        if !word_matches(field, words, condition, &mut wanted) {
             return None;
         }
         if summaries.is_empty() {
             summaries.extend(
-                layout
-                    .words(id)
+                words
+                    .iter()
                     .zip(&wanted)
-                    .map(|(word, &first)| Summary::new(word, first)),
+                    .map(|(&word, &first)| Summary::new(word, first)),
             );
         }
         for (summary, &wanted) in summaries.iter_mut().zip(&wanted) {

@@ -239,10 +239,10 @@ impl<'a> Verifier<'a> {
         found
     }
 
-    /// Lanes are 4-byte numbers, and number `end - 1` is the last that is read.
+    /// Lanes are numbers of at most 4 bytes, and number `end - 1` is the last that is read.
     fn lanes_in_column(&mut self, b: usize, row: ValueId, column: u8, end: u64) {
         if let Some(column) = self.column_of(b, row, column)
-            && (column.bytes != 4 || end > column.count.into())
+            && (column.bytes > 4 || end > column.count.into())
         {
             fault!(
                 self,

@@ -13,11 +13,12 @@
 mod tests;
 
 use dynasmrt::x64::X64Relocation;
-use dynasmrt::{DynamicLabel, DynasmApi, DynasmLabelApi, dynasm};
+use dynasmrt::{AssemblyOffset, DynamicLabel, DynasmApi, DynasmLabelApi, dynasm};
 
 use super::evex;
 use super::inst::{
-    Address, Alu, Cond, Inst, Piece, Scale, Scan, Shift, Size, Source, Vector, VectorSource, Width,
+    Address, Alu, Cond, Inst, Narrow, Piece, Scale, Scan, Shift, Size, Source, Vector,
+    VectorSource, Width,
 };
 use crate::code_buffer::CodeBuffer;
 
@@ -225,6 +226,11 @@ pub(super) fn emit(b: &mut Buffer, inst: &Inst, labels: &[DynamicLabel]) {
             let dst = dst.encoding();
             memory!(b, address; vmovdqu Ry(dst),);
         }
+        Inst::WidenLoad {
+            dst,
+            address,
+            narrow,
+        } => widen_load(b, dst.encoding(), address, narrow),
         Inst::VectorStore { address, src } => {
             let src = src.encoding();
             memory!(b, address, { , Ry(src) }; vmovdqu);
@@ -380,6 +386,17 @@ fn broadcast(b: &mut Buffer, dst: u8, address: Address, piece: Piece) {
         Piece::B1 => memory!(b, address; vpbroadcastb Ry(dst), BYTE),
         Piece::B2 => memory!(b, address; vpbroadcastw Ry(dst), WORD),
         Piece::B4 => memory!(b, address; vpbroadcastd Ry(dst), DWORD),
+    }
+}
+
+fn widen_load(b: &mut Buffer, dst: u8, address: Address, narrow: Narrow) {
+    let start = b.assembler.offset();
+    memory!(b, address; vpmovzxwd Ry(dst), OWORD);
+    if narrow == Narrow::B1 {
+        // dynasm refuses `vpmovzxbd ymm, m64`, which differs in the opcode alone: the byte after VEX of three.
+        let mut bytes = b.assembler.alter();
+        bytes.goto(AssemblyOffset(start.0 + 3));
+        bytes.push(0x31);
     }
 }
 

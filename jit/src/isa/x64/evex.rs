@@ -19,7 +19,7 @@ use dynasmrt::{DynasmApi, DynasmLabelApi};
 
 use super::emit::Buffer;
 use super::inst::{
-    Address, Class, Inst, Piece, Reg, Role, for_each_register, instructions, operations,
+    Address, Class, Inst, Narrow, Piece, Reg, Role, for_each_register, instructions, operations,
 };
 
 operations!(
@@ -61,6 +61,8 @@ Avx512 {
     Broadcast { lanes: Lanes, dst: Reg, src: Reg },
     /// `vpbroadcastb`, `w` or `d dst, [address]`
     BroadcastLoad { dst: Reg, address: Address, piece: Piece },
+    /// `vpmovzxbd` or `vpmovzxwd dst, [address]`: sixteen numbers, widened.
+    WidenLoad { dst: Reg, address: Address, narrow: Narrow },
     /// `vpternlogd dst, dst, dst, 0xff`: all bits are 1.
     Ones { lanes: Lanes, dst: Reg },
     /// `vpandd` and so on `dst, a, b`
@@ -104,7 +106,9 @@ impl Avx512 {
                 f(Vector, Use, src);
                 f(Vector, Def, dst);
             }
-            Self::Load { dst, address } | Self::BroadcastLoad { dst, address, .. } => {
+            Self::Load { dst, address }
+            | Self::BroadcastLoad { dst, address, .. }
+            | Self::WidenLoad { dst, address, .. } => {
                 for_each_register(address, |reg| f(General, Use, reg));
                 f(Vector, Def, dst);
             }
@@ -167,6 +171,18 @@ pub(super) fn emit(b: &mut Buffer, inst: &Avx512) {
                 Piece::B1 => (BROADCAST_1, 1),
                 Piece::B2 => (BROADCAST_2, 2),
                 Piece::B4 => (BROADCAST_4, 4),
+            };
+            let unit = Some(unit);
+            Evex { unit, ..WIDE }.emit(b, opcode, dst, LaneSource::Mem(address));
+        }
+        Avx512::WidenLoad {
+            dst,
+            address,
+            narrow,
+        } => {
+            let (opcode, unit) = match narrow {
+                Narrow::B1 => (WIDEN_1, 16),
+                Narrow::B2 => (WIDEN_2, 32),
             };
             let unit = Some(unit);
             Evex { unit, ..WIDE }.emit(b, opcode, dst, LaneSource::Mem(address));
@@ -273,6 +289,8 @@ const BROADCAST: Opcode = Opcode(2, P66, 0, 0x7c);
 const BROADCAST_1: Opcode = Opcode(2, P66, 0, 0x78);
 const BROADCAST_2: Opcode = Opcode(2, P66, 0, 0x79);
 const BROADCAST_4: Opcode = Opcode(2, P66, 0, 0x58);
+const WIDEN_1: Opcode = Opcode(2, P66, 0, 0x31);
+const WIDEN_2: Opcode = Opcode(2, P66, 0, 0x33);
 const TERNARY_LOGIC: Opcode = Opcode(3, P66, 0, 0x25);
 const AND: Opcode = Opcode(1, P66, 0, 0xdb);
 const XOR: Opcode = Opcode(1, P66, 0, 0xef);

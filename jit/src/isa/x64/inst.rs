@@ -191,6 +191,10 @@ operations!(
     Piece { B1, B2, B4 }
 );
 operations!(
+    /// Numbers in memory that are widened to lanes: 1 or 2 bytes each.
+    Narrow { B1, B2 }
+);
+operations!(
     /// Multiplier of an index register.
     Scale { X1, X2, X4, X8 }
 );
@@ -376,6 +380,12 @@ Inst {
     VectorMov { dst: Reg, src: Reg },
     /// `vmovdqu dst, [address]`
     VectorLoad { dst: Reg, address: Address },
+    /// `vpmovzxbd` or `vpmovzxwd dst, [address]`: eight numbers as lanes.
+    WidenLoad {
+        dst: Reg,
+        address: Address,
+        narrow: Narrow,
+    },
     /// `vmovdqu [address], src`
     VectorStore { address: Address, src: Reg },
     /// `vpxor dst, dst, dst` on 128 bits: dst = 0, all 256 bits.
@@ -534,6 +544,9 @@ impl Inst {
             }
             Self::VectorLoad { dst, address: from }
             | Self::BroadcastLoad {
+                dst, address: from, ..
+            }
+            | Self::WidenLoad {
                 dst, address: from, ..
             } => {
                 address(from, &mut f);

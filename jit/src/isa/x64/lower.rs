@@ -333,7 +333,15 @@ impl<'a> Lowering<'a> {
             Ir::LoadLanes { .. } | Ir::LoadLanesAt { .. } | Ir::LoadScratchLanes { .. } => {
                 let dst = self.vector();
                 if let Some((address, table)) = self.lanes_address(inst) {
-                    self.push_reading(Inst::VectorLoad { dst, address }, table);
+                    let load = match self.widening(inst) {
+                        Some(narrow) => Inst::WidenLoad {
+                            dst,
+                            address,
+                            narrow,
+                        },
+                        None => Inst::VectorLoad { dst, address },
+                    };
+                    self.push_reading(load, table);
                 }
                 dst
             }

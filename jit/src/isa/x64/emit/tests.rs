@@ -13,7 +13,7 @@ use super::{Buffer, emit};
 use crate::code::{CompiledCode, Entries, StackUse};
 use crate::constant_pool::ConstantPool;
 use crate::isa::x64::inst::{
-    Address, Alu, Cond, Inst, Label, Piece, Reg, Scale, Scan, Shift, Size, Source, Vector,
+    Address, Alu, Cond, Inst, Label, Narrow, Piece, Reg, Scale, Scan, Shift, Size, Source, Vector,
     VectorSource, Width,
 };
 use crate::target::Target;
@@ -259,6 +259,17 @@ fn meant(inst: Inst) -> (Mnemonic, Vec<Operand>) {
             };
             (mnemonic, vec![ymm(dst), memory(address, bytes)])
         }
+        Inst::WidenLoad {
+            dst,
+            address,
+            narrow,
+        } => {
+            let (mnemonic, bytes) = match narrow {
+                Narrow::B1 => (M::Vpmovzxbd, 8),
+                Narrow::B2 => (M::Vpmovzxwd, 16),
+            };
+            (mnemonic, vec![ymm(dst), memory(address, bytes)])
+        }
         Inst::Vector { op, dst, a, b } => {
             let mnemonic = match op {
                 Vector::And => M::Vpand,
@@ -452,6 +463,11 @@ fn vectors(all: &mut Vec<Inst>) {
                 dst,
                 address,
                 piece,
+            }));
+            all.extend(Narrow::ALL.iter().map(|&narrow| Inst::WidenLoad {
+                dst,
+                address,
+                narrow,
             }));
             for a in VECTOR.map(Reg::vector) {
                 let b = VectorSource::Mem(address);

@@ -29,7 +29,15 @@ impl Lowering<'_> {
             | Ir::LoadScratchLanes { lanes: 16, .. } => {
                 let dst = self.vector();
                 if let Some((address, table)) = self.lanes_address(inst) {
-                    self.push_reading(Avx512::Load { dst, address }.into(), table);
+                    let load = match self.widening(inst) {
+                        Some(narrow) => Avx512::WidenLoad {
+                            dst,
+                            address,
+                            narrow,
+                        },
+                        None => Avx512::Load { dst, address },
+                    };
+                    self.push_reading(load.into(), table);
                 }
                 dst
             }
@@ -304,7 +312,9 @@ impl Lowering<'_> {
         if self.registers[value.index()].is_none()
             && let Some(inst) = self.uses.inst(value)
         {
-            if let Some((address, table)) = self.lanes_address(inst) {
+            if self.widening(inst).is_none()
+                && let Some((address, table)) = self.lanes_address(inst)
+            {
                 return (LaneSource::Mem(address), table);
             }
             if let Ir::Splat { a, .. } = *inst

@@ -173,7 +173,9 @@ impl Lowering<'_> {
         if self.registers[value.index()].is_none()
             && let Some(inst) = self.uses.inst(value)
         {
-            if let Some((address, table)) = self.lanes_address(inst) {
+            if self.widening(inst).is_none()
+                && let Some((address, table)) = self.lanes_address(inst)
+            {
                 return (VectorSource::Mem(address), table);
             }
             if let Ir::Splat { a, .. } = *inst

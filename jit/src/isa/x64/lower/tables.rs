@@ -8,7 +8,7 @@ use pktjit_ir::{TableId, ValueId};
 
 use super::{Lowering, pool_address};
 use crate::code::Placement;
-use crate::isa::x64::inst::{Address, Alu, Inst, Reg, Scale, Shift, Size, Source};
+use crate::isa::x64::inst::{Address, Alu, Inst, Narrow, Reg, Scale, Shift, Size, Source};
 
 /// Tables.
 impl<'a> Lowering<'a> {
@@ -202,6 +202,19 @@ impl<'a> Lowering<'a> {
         (address, table, column)
     }
 
+    /// How the numbers that `inst` loads as lanes are widened, if they are.
+    pub(super) fn widening(&self, inst: &Ir) -> Option<Narrow> {
+        let (Ir::LoadLanes { row, column, .. } | Ir::LoadLanesAt { row, column, .. }) = *inst
+        else {
+            return None;
+        };
+        match self.table(self.row_table(row)).columns[usize::from(column)].bytes {
+            1 => Some(Narrow::B1),
+            2 => Some(Narrow::B2),
+            _ => None,
+        }
+    }
+
     /// Where the numbers are that a load of lanes reads, and in which table; `None` of other instructions.
     pub(super) fn lanes_address(&mut self, inst: &Ir) -> Option<(Address, Option<TableId>)> {
         Some(match *inst {
@@ -217,8 +230,8 @@ impl<'a> Lowering<'a> {
                 index,
                 lanes,
             } => {
-                let (address, table, _) = self.element(row, column, 0);
-                let bytes = 4 * u32::from(lanes);
+                let (address, table, column) = self.element(row, column, 0);
+                let bytes = u32::from(column.bytes) * u32::from(lanes);
                 (self.run(address, index, bytes), Some(table))
             }
             Ir::LoadScratchLanes { index, lanes } => (self.scratch_lanes(index, lanes), None),

@@ -52,6 +52,14 @@ pub(super) fn meant(inst: Avx512) -> (Mnemonic, Vec<Operand>) {
             Piece::B2 => (M::Vpbroadcastw, vec![zmm(dst), memory(address, 2)]),
             Piece::B4 => (M::Vpbroadcastd, vec![zmm(dst), memory(address, 4)]),
         },
+        Avx512::WidenLoad {
+            dst,
+            address,
+            narrow,
+        } => match narrow {
+            Narrow::B1 => (M::Vpmovzxbd, vec![zmm(dst), memory(address, 16)]),
+            Narrow::B2 => (M::Vpmovzxwd, vec![zmm(dst), memory(address, 32)]),
+        },
         Avx512::Ones { lanes, dst } => {
             let dst = lanes_of(lanes, dst);
             let operands = vec![dst.clone(), dst.clone(), dst, Imm(0xff)];
@@ -178,6 +186,11 @@ pub(super) fn samples() -> Vec<Avx512> {
             dst,
             address,
             piece,
+        }));
+        all.extend(Narrow::ALL.iter().map(|&narrow| Avx512::WidenLoad {
+            dst,
+            address,
+            narrow,
         }));
         lanewise(dst, a, LaneSource::Mem(address), &mut all);
         lanewise(dst, a, LaneSource::Splat(address), &mut all);
