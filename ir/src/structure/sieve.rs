@@ -188,7 +188,7 @@ impl Sieved {
         }
     }
 
-    /// Emits the tests of the rule of the verdict's row `found`; yields `found` where it matches, else [`MISS`].
+    /// Emits the tests of the rule of the verdict's row `found`; yields `found` where it matches, else `MISS`.
     pub(crate) fn emit(&self, b: &mut ProgramBuilder, found: ValueId) -> ValueId {
         let rows = self.rules.iter().enumerate();
         let rules = rows.map(|(row, rule)| rule.as_ref().map(|rule| (rule, row as u32)));
