@@ -70,7 +70,7 @@ enum Tests {
     /// The lanes compare all that rules want.
     Lanes(Comparison),
     /// The lanes find the only rule that can match.
-    Sieve(Comparison, Sieved),
+    Sieve(Comparison, Box<Sieved>),
 }
 
 impl Tests {
@@ -82,7 +82,7 @@ impl Tests {
             .map(|&row| sieved.in_lanes(layout, input.rule(row)))
             .collect();
         let lanes = Comparison::new(layout, in_lanes.iter());
-        Some(Self::Sieve(lanes, sieved))
+        Some(Self::Sieve(lanes, Box::new(sieved)))
     }
 
     /// Sets `numbers` to what the lanes compare of the rule of a row.
