@@ -95,6 +95,7 @@ pub struct Decision {
     rules: usize,
     live_rules: usize,
     candidates: Vec<Candidate>,
+    is_cut_short: bool,
 }
 
 /// A structure that was considered.
@@ -184,6 +185,12 @@ impl Decision {
         self.live_rules
     }
 
+    /// Whether the work that planning may be was done before all was tried; more [`Effort`] may find something better.
+    #[must_use]
+    pub fn is_cut_short(&self) -> bool {
+        self.is_cut_short
+    }
+
     /// The structures that were considered.
     #[must_use]
     pub fn candidates(&self) -> &[Candidate] {
@@ -199,6 +206,12 @@ impl fmt::Display for Decision {
             self.rules, self.live_rules
         )?;
         writeln!(f, "structure  {}", self.structure)?;
+        if self.is_cut_short {
+            writeln!(
+                f,
+                "effort     the work that planning may be was done before all was tried"
+            )?;
+        }
         for Candidate {
             structure,
             estimate,
@@ -215,6 +228,9 @@ impl fmt::Display for Decision {
                     "{mark} {structure:<8} {nanoseconds:>8.1} ns: {:.0} instructions, {:.0} dependent loads, {:.1} lines, {} bytes",
                     cost.instructions, cost.dependent_loads, cost.lines, cost.table_bytes
                 )?,
+                Err(untried @ (Refusal::Slower { .. } | Refusal::OutOfWork)) => {
+                    writeln!(f, "{mark} {structure:<8}  not tried: {untried}")?;
+                }
                 Err(refusal) => writeln!(f, "{mark} {structure:<8}  refused: {refusal}")?,
             }
         }
@@ -340,6 +356,7 @@ pub fn plan(rule_set: &RuleSet, options: &Options) -> Result<Plan, PlanError> {
                     rules: rule_set.len(),
                     live_rules,
                     candidates,
+                    is_cut_short: !input.work.is_left(),
                 };
                 return Ok(Plan { program, decision });
             }
