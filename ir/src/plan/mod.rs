@@ -12,6 +12,8 @@
 
 mod calibration;
 mod cost;
+#[cfg(test)]
+mod tests;
 mod work;
 
 use std::cell::OnceCell;
@@ -460,23 +462,4 @@ pub(crate) fn normalise<'a>(rule_set: &'a RuleSet, options: &Options) -> Input<'
         segments: OnceCell::new(),
         comparison: OnceCell::new(),
     }
-}
-
-/// The floor and the estimate, in nanoseconds, of each structure that holds the rules.
-#[cfg(test)]
-pub(crate) fn floors(
-    rule_set: &RuleSet,
-    options: &Options,
-) -> impl Iterator<Item = (Structure, f64, f64)> {
-    let input = normalise(rule_set, options);
-    let machine = options.machine;
-    Structure::ALL.into_iter().filter_map(move |structure| {
-        let ready = Prepared::new(structure, &input).ok()?;
-        let [floor, estimate] = [Prepared::floor(structure, &input), ready.cost(&input)];
-        Some((
-            structure,
-            machine.nanoseconds(&floor),
-            machine.nanoseconds(&estimate),
-        ))
-    })
 }

@@ -27,7 +27,7 @@ pub(crate) mod radix;
 pub(crate) mod scalar;
 pub(crate) mod segments;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 pub(crate) mod tree;
 pub(crate) mod windows;
 pub(crate) mod words;
