@@ -12,6 +12,8 @@
 
 mod calibration;
 mod cost;
+#[cfg(test)]
+mod tests;
 mod work;
 
 use std::cell::OnceCell;
@@ -96,6 +98,7 @@ pub struct Decision {
     rules: usize,
     live_rules: usize,
     candidates: Vec<Candidate>,
+    is_cut_short: bool,
 }
 
 /// A structure that was considered.
@@ -201,6 +204,12 @@ impl Decision {
         self.live_rules
     }
 
+    /// Whether the work that planning may be was done before all was tried; more [`Effort`] may find something better.
+    #[must_use]
+    pub fn is_cut_short(&self) -> bool {
+        self.is_cut_short
+    }
+
     /// The structures that were considered.
     #[must_use]
     pub fn candidates(&self) -> &[Candidate] {
@@ -219,6 +228,12 @@ impl fmt::Display for Decision {
             16 => writeln!(f, "structure  {}, 16 lanes", self.structure)?,
             _ => writeln!(f, "structure  {}", self.structure)?,
         }
+        if self.is_cut_short {
+            writeln!(
+                f,
+                "effort     the work that planning may be was done before all was tried"
+            )?;
+        }
         for Candidate {
             structure,
             estimate,
@@ -235,6 +250,9 @@ impl fmt::Display for Decision {
                     "{mark} {structure:<8} {nanoseconds:>8.1} ns: {:.0} instructions, {:.0} dependent loads, {:.1} lines, {} bytes",
                     cost.instructions, cost.dependent_loads, cost.lines, cost.table_bytes
                 )?,
+                Err(untried @ (Refusal::Slower { .. } | Refusal::OutOfWork)) => {
+                    writeln!(f, "{mark} {structure:<8}  not tried: {untried}")?;
+                }
                 Err(refusal) => writeln!(f, "{mark} {structure:<8}  refused: {refusal}")?,
             }
         }
@@ -379,6 +397,7 @@ fn plan_for_lanes(rule_set: &RuleSet, options: &Options) -> Result<Plan, PlanErr
                     rules: rule_set.len(),
                     live_rules,
                     candidates,
+                    is_cut_short: !input.work.is_left(),
                 };
                 return Ok(Plan { program, decision });
             }
@@ -482,23 +501,4 @@ pub(crate) fn normalise<'a>(rule_set: &'a RuleSet, options: &Options) -> Input<'
         segments: OnceCell::new(),
         comparison: OnceCell::new(),
     }
-}
-
-/// The floor and the estimate, in nanoseconds, of each structure that holds the rules.
-#[cfg(test)]
-pub(crate) fn floors(
-    rule_set: &RuleSet,
-    options: &Options,
-) -> impl Iterator<Item = (Structure, f64, f64)> {
-    let input = normalise(rule_set, options);
-    let machine = options.machine;
-    Structure::ALL.into_iter().filter_map(move |structure| {
-        let ready = Prepared::new(structure, &input).ok()?;
-        let [floor, estimate] = [Prepared::floor(structure, &input), ready.cost(&input)];
-        Some((
-            structure,
-            machine.nanoseconds(&floor),
-            machine.nanoseconds(&estimate),
-        ))
-    })
 }

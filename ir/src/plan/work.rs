@@ -22,7 +22,7 @@ impl Work {
         }
     }
 
-    /// What planning for so many rules may be: ClassBench lists of 1,000 to 100,000 rules take about a third of it.
+    /// What planning for so many rules may be: ClassBench lists of 1,000 to 100,000 rules take up to a third of it.
     pub(crate) fn for_rules(rules: usize, effort: Effort) -> Self {
         let per_rule = match effort {
             Effort::Fast => 2_000,

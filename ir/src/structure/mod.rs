@@ -29,7 +29,7 @@ pub(crate) mod scalar;
 pub(crate) mod segments;
 pub(crate) mod sieve;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 pub(crate) mod tree;
 pub(crate) mod windows;
 pub(crate) mod words;
@@ -318,13 +318,13 @@ pub enum Refusal {
         max: usize,
     },
     /// It was not prepared: a lookup would take longer than one in a structure that had been.
-    #[error("not tried: a lookup would take {at_least:.1} ns or more")]
+    #[error("a lookup would take {at_least:.1} ns or more")]
     Slower {
         /// The least that a lookup would take, in nanoseconds.
         at_least: f64,
     },
     /// Planning may do no more.
-    #[error("not tried: the work that planning may be is done")]
+    #[error("the work that planning may be is done")]
     OutOfWork,
     /// A lookup would take more steps than a program may.
     #[error("a lookup would take {steps} steps, at most {max} are possible")]

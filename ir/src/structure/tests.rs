@@ -5,20 +5,19 @@ use quickcheck::{QuickCheck, TestResult};
 use super::bits::{self, Aim, COARSE, Candidates, FINE, Gather, Index, Reduced};
 use super::compare::Comparison;
 use super::windows::windows;
-use crate::ValueId;
-use crate::plan::{Choice, Machine, Options, Pext, Plan, PlanError, Work, normalise, plan};
-use crate::program::{BinaryOp, Inst, MISS};
+use crate::plan::{Choice, Options, Pext, PlanError, Work, normalise, plan};
+use crate::program::MISS;
 use crate::{Field, KeyLayout, Match, Overlap, Refusal, Rule, RuleSet, Structure};
 
-fn ports() -> KeyLayout {
+pub(crate) fn ports() -> KeyLayout {
     KeyLayout::packed([Field::inet_service("sport"), Field::inet_service("dport")]).unwrap()
 }
 
-fn range(lo: u128, hi: u128) -> Match {
+pub(crate) fn range(lo: u128, hi: u128) -> Match {
     Match::Range { lo, hi }.canonical(&Field::inet_service("p"))
 }
 
-pub(super) fn set(layout: KeyLayout, rules: impl IntoIterator<Item = Rule>) -> RuleSet {
+pub(crate) fn set(layout: KeyLayout, rules: impl IntoIterator<Item = Rule>) -> RuleSet {
     let builder = RuleSet::builder(layout).overlap(Overlap::First);
     rules
         .into_iter()
@@ -625,116 +624,6 @@ fn no_budget_lets_tables_grow_beyond_what_a_program_may_have() {
     assert!(error.contains("the budget is 4294967296"), "{error}");
 }
 
-/// Rules with little in common: exact values, prefixes, ranges and wildcards of two fields, `seed` by `seed` the same.
-fn mixed(seeds: &[(u16, u16)]) -> RuleSet {
-    let one = |seed: u16| match seed % 4 {
-        0 => Match::Exact(u128::from(seed)),
-        1 => range(u128::from(seed), u128::from(seed | 0xff)),
-        2 => Match::Any,
-        _ => range(u128::from(seed / 2), u128::from(seed)),
-    };
-    set(
-        ports(),
-        seeds.iter().map(|&(a, b)| Rule::new([one(a), one(b)])),
-    )
-}
-
-/// Sets of which each structure holds some.
-fn sets_of_all_kinds() -> Vec<RuleSet> {
-    let seeds = |n: u16| {
-        (0..n)
-            .map(|i| (i.wrapping_mul(40_503), i.wrapping_mul(30_011)))
-            .collect::<Vec<_>>()
-    };
-    let mut sets: Vec<RuleSet> = [2, 9, 60, 700].map(|n| mixed(&seeds(n))).into();
-    sets.push(set(
-        ports(),
-        (0..500).map(|i| Rule::new([Match::Exact(i * 131 % 65_521), Match::Exact(i)])),
-    ));
-    sets.push(set(
-        ports(),
-        (0..500).map(|i| Rule::new([range(10 * i, 10 * i + 4), Match::Any])),
-    ));
-    sets.push(set(
-        ports(),
-        (0..500).map(|i| Rule::new([range(10 * i, 10 * i + 4), range(20 * i, 20 * i + 9)])),
-    ));
-    sets
-}
-
-#[test]
-fn qc_no_structure_is_estimated_below_the_floor_that_may_have_ruled_it_out() {
-    fn holds(seeds: Vec<(u16, u16)>, is_exact: bool) -> bool {
-        let exact =
-            |&(a, b): &(u16, u16)| Rule::new([a, b].map(|value| Match::Exact(value.into())));
-        let rules = if is_exact {
-            set(ports(), seeds.iter().map(exact))
-        } else {
-            mixed(&seeds)
-        };
-        crate::plan::floors(&rules, &Options::default())
-            .all(|(_, floor, estimate)| floor <= estimate)
-    }
-    QuickCheck::new()
-        .tests(300)
-        .min_tests_passed(300)
-        .quickcheck(holds as fn(Vec<(u16, u16)>, bool) -> bool);
-}
-
-#[test]
-fn floors_hold_for_sets_of_all_kinds() {
-    for rules in sets_of_all_kinds() {
-        for (structure, floor, estimate) in crate::plan::floors(&rules, &Options::default()) {
-            assert!(floor <= estimate, "{structure}: {floor} {estimate}");
-        }
-    }
-}
-
-/// The number of `pext` in the program of each structure that holds the rules, all together.
-fn pexts(rules: &RuleSet, pext: Pext) -> usize {
-    let machine = Machine {
-        pext,
-        ..Machine::default()
-    };
-    let programs = Structure::ALL.into_iter().filter_map(|structure| {
-        let options = Options {
-            structure: Choice::Only(structure),
-            machine,
-            ..Options::default()
-        };
-        plan(rules, &options).ok()
-    });
-    let is_pext = |(_, inst): &&(ValueId, Inst)| {
-        matches!(
-            inst,
-            Inst::Binary {
-                op: BinaryOp::Pext,
-                ..
-            }
-        )
-    };
-    let count = |plan: Plan| {
-        let blocks = plan.program().program().blocks.iter();
-        blocks
-            .flat_map(|block| &block.insts)
-            .filter(is_pext)
-            .count()
-    };
-    programs.map(count).sum()
-}
-
-#[test]
-fn a_machine_without_pext_gets_programs_without_it() {
-    let all = |pext| {
-        sets_of_all_kinds()
-            .iter()
-            .map(|rules| pexts(rules, pext))
-            .sum::<usize>()
-    };
-    assert_eq!(all(Pext::None), 0);
-    assert!(all(Pext::Fast) > 0 && all(Pext::Slow) > 0);
-}
-
 #[test]
 fn gathering_scattered_bits_is_dearer_without_a_quick_pext() {
     let index = Index::new(&ports(), &[0, 2, 4, 6, 17]);
@@ -755,9 +644,9 @@ fn qc_runs_of_a_mask_are_apart_and_are_all_of_it() {
         };
         all.iter().fold(0, |or, run| or | run) == mask
             && all.iter().all(is_one)
-            && all
-                .windows(2)
-                .all(|pair| u128::from(pair[0]) * 2 & u128::from(pair[1]) == 0 && pair[0] < pair[1])
+            && all.windows(2).all(|pair| {
+                (u128::from(pair[0]) * 2) & u128::from(pair[1]) == 0 && pair[0] < pair[1]
+            })
     }
     QuickCheck::new()
         .tests(2000)

@@ -1,0 +1,129 @@
+//! What the planner relies on: that floors are below estimates, and that programs suit the machine.
+
+use quickcheck::QuickCheck;
+
+use super::*;
+use crate::program::{BinaryOp, Inst};
+use crate::structure::tests::{ports, range, set};
+use crate::{Rule, ValueId};
+
+/// The floor and the estimate, in nanoseconds, of each structure that holds the rules.
+fn floors(rule_set: &RuleSet) -> impl Iterator<Item = (Structure, f64, f64)> {
+    let options = Options::default();
+    let input = normalise(rule_set, &options);
+    Structure::ALL.into_iter().filter_map(move |structure| {
+        let ready = Prepared::new(structure, &input).ok()?;
+        let costs = [Prepared::floor(structure, &input), ready.cost(&input)];
+        let [floor, estimate] = costs.map(|cost| options.machine.nanoseconds(&cost));
+        Some((structure, floor, estimate))
+    })
+}
+
+/// Rules with little in common: exact values, prefixes, ranges and wildcards of two fields, `seed` by `seed` the same.
+fn mixed(seeds: &[(u16, u16)]) -> RuleSet {
+    let one = |seed: u16| match seed % 4 {
+        0 => Match::Exact(u128::from(seed)),
+        1 => range(u128::from(seed), u128::from(seed | 0xff)),
+        2 => Match::Any,
+        _ => range(u128::from(seed / 2), u128::from(seed)),
+    };
+    set(
+        ports(),
+        seeds.iter().map(|&(a, b)| Rule::new([one(a), one(b)])),
+    )
+}
+
+/// Sets of which each structure holds some.
+fn sets_of_all_kinds() -> Vec<RuleSet> {
+    let seeds = |n: u16| {
+        (0..n)
+            .map(|i| (i.wrapping_mul(40_503), i.wrapping_mul(30_011)))
+            .collect::<Vec<_>>()
+    };
+    let mut sets: Vec<RuleSet> = [2, 9, 60, 700].map(|n| mixed(&seeds(n))).into();
+    sets.push(set(
+        ports(),
+        (0..500).map(|i| Rule::new([Match::Exact(i * 131 % 65_521), Match::Exact(i)])),
+    ));
+    sets.push(set(
+        ports(),
+        (0..500).map(|i| Rule::new([range(10 * i, 10 * i + 4), Match::Any])),
+    ));
+    sets.push(set(
+        ports(),
+        (0..500).map(|i| Rule::new([range(10 * i, 10 * i + 4), range(20 * i, 20 * i + 9)])),
+    ));
+    sets
+}
+
+#[test]
+fn qc_no_structure_is_estimated_below_the_floor_that_may_have_ruled_it_out() {
+    fn holds(seeds: Vec<(u16, u16)>, is_exact: bool) -> bool {
+        let exact =
+            |&(a, b): &(u16, u16)| Rule::new([a, b].map(|value| Match::Exact(value.into())));
+        let rules = if is_exact {
+            set(ports(), seeds.iter().map(exact))
+        } else {
+            mixed(&seeds)
+        };
+        floors(&rules).all(|(_, floor, estimate)| floor <= estimate)
+    }
+    QuickCheck::new()
+        .tests(300)
+        .min_tests_passed(300)
+        .quickcheck(holds as fn(Vec<(u16, u16)>, bool) -> bool);
+}
+
+#[test]
+fn floors_hold_for_sets_of_all_kinds() {
+    for rules in sets_of_all_kinds() {
+        for (structure, floor, estimate) in floors(&rules) {
+            assert!(floor <= estimate, "{structure}: {floor} {estimate}");
+        }
+    }
+}
+
+/// The number of `pext` in the program of each structure that holds the rules, all together.
+fn pexts(rules: &RuleSet, pext: Pext) -> usize {
+    let machine = Machine {
+        pext,
+        ..Machine::default()
+    };
+    let programs = Structure::ALL.into_iter().filter_map(|structure| {
+        let options = Options {
+            structure: Choice::Only(structure),
+            machine,
+            ..Options::default()
+        };
+        plan(rules, &options).ok()
+    });
+    let is_pext = |(_, inst): &&(ValueId, Inst)| {
+        matches!(
+            inst,
+            Inst::Binary {
+                op: BinaryOp::Pext,
+                ..
+            }
+        )
+    };
+    let count = |plan: Plan| {
+        let blocks = plan.program().program().blocks.iter();
+        blocks
+            .flat_map(|block| &block.insts)
+            .filter(is_pext)
+            .count()
+    };
+    programs.map(count).sum()
+}
+
+#[test]
+fn a_machine_without_pext_gets_programs_without_it() {
+    let all = |pext| {
+        sets_of_all_kinds()
+            .iter()
+            .map(|rules| pexts(rules, pext))
+            .sum::<usize>()
+    };
+    assert_eq!(all(Pext::None), 0);
+    assert!(all(Pext::Fast) > 0 && all(Pext::Slow) > 0);
+}
