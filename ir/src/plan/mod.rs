@@ -22,6 +22,7 @@ use crate::structure::direct::Direct;
 use crate::structure::hash::Hash;
 use crate::structure::inline::Inline;
 use crate::structure::linear::Linear;
+use crate::structure::peel::Peel;
 use crate::structure::pipapo::{GroupBits, Pipapo};
 use crate::structure::radix::Radix;
 use crate::structure::tree::Tree;
@@ -223,6 +224,7 @@ enum Prepared {
     Hash(Hash),
     Direct(Box<Direct>),
     Bucket(Box<Bucket>),
+    Peel(Peel),
     Radix(Radix),
     Tree(Tree),
     Pipapo(Pipapo),
@@ -236,6 +238,7 @@ impl Prepared {
             Structure::Hash => Self::Hash(Hash::prepare(input)?),
             Structure::Direct => Self::Direct(Box::new(Direct::prepare(input)?)),
             Structure::Bucket => Self::Bucket(Box::new(Bucket::prepare(input)?)),
+            Structure::Peel => Self::Peel(Peel::prepare(input)?),
             Structure::Radix => Self::Radix(Radix::prepare(input)?),
             Structure::Tree => Self::Tree(Tree::prepare(input)?),
             Structure::Pipapo4 => Self::Pipapo(Pipapo::prepare(input, GroupBits::Four)?),
@@ -251,6 +254,7 @@ impl Prepared {
             Self::Hash(hash) => hash.cost(input),
             Self::Direct(direct) => direct.cost(input),
             Self::Bucket(bucket) => bucket.cost(input),
+            Self::Peel(peel) => peel.cost(input),
             Self::Radix(radix) => radix.cost(),
             Self::Tree(tree) => tree.cost(),
             Self::Pipapo(pipapo) => pipapo.cost(),
@@ -264,6 +268,7 @@ impl Prepared {
             Self::Hash(hash) => hash.build(input),
             Self::Direct(direct) => Ok(direct.build(input)),
             Self::Bucket(bucket) => Ok(bucket.build(input)),
+            Self::Peel(peel) => Ok(peel.build(input)),
             Self::Radix(radix) => radix.build(input),
             Self::Tree(tree) => tree.build(input),
             Self::Pipapo(pipapo) => Ok(pipapo.build(input)),
