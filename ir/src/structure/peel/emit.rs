@@ -1,11 +1,11 @@
 //! The code and the tables of `peel`, and what they cost.
 
-use super::group::{Group, MAX_CELL_BITS};
+use super::group::Group;
 use super::leaves::Leaves;
 use crate::builder::ProgramBuilder;
 use crate::entity::ValueId;
 use crate::plan::{Machine, Pext};
-use crate::program::{BinaryOp, Column, CompareOp, Inst, LaneCompareOp, MISS, Program};
+use crate::program::{BinaryOp, CompareOp, Inst, LaneCompareOp, MISS, Program, Table};
 use crate::structure::bits::Index;
 use crate::structure::compare::{Comparison, Splats, result_column};
 use crate::structure::linear::Blocks;
@@ -17,98 +17,60 @@ pub(super) struct Stage {
     comparison: Comparison,
     /// Most rules of a leaf.
     capacity: usize,
-    path: Path,
+    index: Index,
     leaves: Leaves,
-}
-
-/// The way from the key to a part.
-enum Path {
-    /// There is one.
-    None,
-    /// The bits of the key that number it.
-    One(Index),
-    /// The bits of the key from which some select a cell with the others' mask.
-    Two { word: Index, first: u64, cells: Vec<(u64, u32)> },
 }
 
 impl Stage {
     pub(super) fn new(input: &Input<'_>, group: Group) -> Self {
         let rule = |&rule: &u32| input.rule(input.rows[rule as usize]);
-        let comparison = Comparison::new(input.layout(), group.kept.iter().map(rule));
-        let leaves = Leaves::pack(&group.parts, group.capacity);
-        let bits = |mask: u64| -> Vec<_> {
-            let order = group.word.order().iter().enumerate();
-            order.filter(|(i, _)| mask >> i & 1 == 1).map(|(_, &bit)| bit).collect()
-        };
-        let own = group.cells.iter().fold(0, |own, cell| own | cell.mask);
-        let path = if own != 0 {
-            // The word is made of the bits that are looked at.
-            let used = own | group.first;
-            let shrink = |mask| super::select::gather(mask, used);
-            Path::Two {
-                word: Index::new(input.layout(), &bits(used)),
-                first: shrink(group.first),
-                cells: group.cells.iter().map(|cell| (shrink(cell.mask), cell.base)).collect(),
-            }
-        } else if group.first != 0 {
-            Path::One(Index::new(input.layout(), &bits(group.first)))
-        } else {
-            Path::None
-        };
-        Self { comparison, capacity: group.capacity, path, leaves }
-    }
-
-    fn row_bytes(&self) -> usize {
-        (self.comparison.column_count() as usize + 1) * self.capacity * 4
+        Self {
+            comparison: Comparison::new(input.layout(), group.kept.iter().map(rule)),
+            capacity: group.capacity,
+            leaves: Leaves::pack(&group.cells, group.capacity),
+            index: group.index,
+        }
     }
 
     pub(super) fn cost(&self, machine: &Machine) -> Cost {
-        let blocks = (self.capacity / usize::from(machine.lanes)) as f64;
-        let has_pext = machine.pext == Pext::Fast;
-        let part_bytes = if self.leaves.leaves.len() <= 1 << 16 { 2 } else { 4 };
-        let parts = part_bytes * self.leaves.of_part.len();
-        let path = match &self.path {
-            Path::None => Cost::default(),
-            Path::One(index) => {
-                index.cost(has_pext)
-                    + Cost { instructions: 4.0, dependent_loads: 1.0, lines: 1.0, table_bytes: parts }
-            }
-            Path::Two { word, cells, .. } => {
-                word.cost(has_pext)
-                    + Cost {
-                        instructions: 11.0,
-                        dependent_loads: 2.0,
-                        lines: 2.0,
-                        table_bytes: parts + 16 * cells.len(),
-                    }
-            }
+        let leaves = self.leaves.leaves.len();
+        let path = if self.index.bits() == 0 {
+            Cost::default()
+        } else {
+            let entry_bytes = if leaves <= 1 << 8 { 1 } else if leaves <= 1 << 16 { 2 } else { 4 };
+            self.index.cost(machine.pext == Pext::Fast) + path_cost(entry_bytes * self.leaves.of_cell.len())
         };
-        let compare = Cost {
-            // The address; for each block three for the masked minimum.
-            instructions: blocks * (self.comparison.block_cost().instructions + 3.0) + 3.0,
-            dependent_loads: 1.0,
-            lines: self.row_bytes() as f64 / 64.0,
-            table_bytes: self.row_bytes() * self.leaves.leaves.len(),
-        };
-        path + self.comparison.key_cost(blocks) + compare
+        let blocks = self.capacity / usize::from(machine.lanes);
+        path + leaf_cost(&self.comparison, machine, blocks, leaves)
     }
 
-    /// Emits the comparison of one leaf; yields the running minimum.
-    fn emit(
-        &self,
-        input: &Input<'_>,
-        b: &mut ProgramBuilder,
-        splats: &mut Splats,
-        found: ValueId,
-    ) -> ValueId {
-        let capacity = self.capacity as u32;
-        let mut columns = self.comparison.columns(capacity);
-        let result = columns.len() as u8;
-        columns.push(result_column(self.comparison.column_count(), capacity, capacity));
+    /// What is paid once for all stages that look at the same fields.
+    pub(super) fn key_cost(&self) -> Cost {
+        self.comparison.key_cost(1.0)
+    }
+
+    /// Emits the way to the leaf; yields its row.
+    fn emit_row(&self, input: &Input<'_>, b: &mut ProgramBuilder) -> ValueId {
         let differing = self.comparison.emit_common(b);
         // A leaf without rules, for keys without the bits that all rules want.
         let none = self.leaves.leaves.len();
         let rows = none + usize::from(differing.is_some());
+        let table = self.leaf_table(input, rows);
+        let leaves = b.table(table);
+        let mut leaf = self.emit_leaf(b);
+        if let Some(differing) = differing {
+            let zero = b.constant(0);
+            let is_same = b.compare(CompareOp::Eq, differing, zero);
+            let none = b.constant(none as u64);
+            leaf = b.select(is_same, leaf, none);
+        }
+        b.row(leaves, leaf)
+    }
+
+    fn leaf_table(&self, input: &Input<'_>, rows: usize) -> Table {
+        let capacity = self.capacity as u32;
+        let mut columns = self.comparison.columns(capacity);
+        columns.push(result_column(self.comparison.column_count(), capacity, capacity));
         let mut table = TableWriter::new("leaves", columns, rows);
         let mut numbers = Vec::new();
         for (leaf, rules) in self.leaves.leaves.iter().enumerate() {
@@ -122,17 +84,20 @@ impl Stage {
                 table.set_lane(leaf, lane, &numbers);
             }
         }
-        let leaves = b.table(table.finish());
-        let mut leaf = self.emit_path(b);
-        if let Some(differing) = differing {
-            let zero = b.constant(0);
-            let is_same = b.compare(CompareOp::Eq, differing, zero);
-            let none = b.constant(none as u64);
-            leaf = b.select(is_same, leaf, none);
-        }
-        let row = b.row(leaves, leaf);
-        let lanes = input.machine.lanes;
-        let blocks = (0..capacity as u16).step_by(lanes.into());
+        table.finish()
+    }
+
+    /// Emits the comparison of the leaf at `row`; yields the running minimum.
+    fn emit_compare(
+        &self,
+        b: &mut ProgramBuilder,
+        row: ValueId,
+        lanes: u8,
+        splats: &mut Splats,
+        found: ValueId,
+    ) -> ValueId {
+        let result = self.comparison.column_count() as u8;
+        let blocks = (0..self.capacity as u16).step_by(lanes.into());
         blocks.fold(found, |found, first| {
             let mask = self.comparison.emit(b, row, first, lanes, splats);
             let ids = b.load_lanes(row, result, first, lanes);
@@ -143,57 +108,32 @@ impl Stage {
     }
 
     /// Emits the number of the leaf.
-    fn emit_path(&self, b: &mut ProgramBuilder) -> ValueId {
-        let part = match &self.path {
-            Path::None => return b.constant(self.leaves.of_part[0].into()),
-            Path::One(index) => index.emit(b),
-            Path::Two { word, first, cells } => {
-                let word = word.emit(b);
-                let number = b.binary_const(BinaryOp::Pext, word, *first);
-                let cells = b.table(cell_table(cells));
-                let cell = b.row(cells, number);
-                let (mask, base) = (b.load(cell, 0, None), b.load(cell, 1, None));
-                let own = b.binary(BinaryOp::Pext, word, mask);
-                // What it cannot be above anyway, but the verifier does not know how many bits a mask has.
-                let own = b.binary_const(BinaryOp::And, own, (1 << MAX_CELL_BITS) - 1);
-                b.binary(BinaryOp::Add, base, own)
-            }
-        };
-        let mut of_part = self.leaves.of_part.clone();
-        if let Path::Two { .. } = self.path {
-            of_part.resize(of_part.len() + (1 << MAX_CELL_BITS), 0);
+    fn emit_leaf(&self, b: &mut ProgramBuilder) -> ValueId {
+        if self.index.bits() == 0 {
+            return b.constant(self.leaves.of_cell[0].into());
         }
-        let parts = b.table(flat("parts", "leaf", &of_part));
-        let row = b.row(parts, part);
+        let cells = b.table(flat("cells", "leaf", &self.leaves.of_cell));
+        let cell = self.index.emit(b);
+        let row = b.row(cells, cell);
         b.load(row, 0, None)
     }
 }
 
-/// A row for each cell: the mask of its own bits, and the number of its first part.
-fn cell_table(cells: &[(u64, u32)]) -> crate::program::Table {
-    let max = |numbers: &mut dyn Iterator<Item = u64>| numbers.max().unwrap_or(0);
-    let column = |name: &str, offset, bytes, max| Column {
-        name: name.into(),
-        offset,
-        bytes,
-        count: 1,
-        max,
-        is_result: false,
-    };
-    let columns = vec![
-        column("mask", 0, 8, max(&mut cells.iter().map(|cell| cell.0))),
-        column("part", 8, 4, max(&mut cells.iter().map(|cell| cell.1.into()))),
-    ];
-    let data: Vec<u8> = cells
-        .iter()
-        .flat_map(|&(mask, part)| {
-            let mut row = [0; 16];
-            row[..8].copy_from_slice(&mask.to_le_bytes());
-            row[8..12].copy_from_slice(&part.to_le_bytes());
-            row
-        })
-        .collect();
-    crate::program::Table { name: "cells".into(), row_bytes: 16, columns, data: data.into() }
+/// What the way from an index to a leaf costs, without the index.
+pub(super) fn path_cost(table_bytes: usize) -> Cost {
+    Cost { instructions: 2.0, dependent_loads: 1.0, lines: 1.0, table_bytes }
+}
+
+/// What comparing one of `leaves` leaves of so many blocks costs.
+pub(super) fn leaf_cost(comparison: &Comparison, machine: &Machine, blocks: usize, leaves: usize) -> Cost {
+    let row_bytes = (comparison.column_count() as usize + 1) * 4 * usize::from(machine.lanes) * blocks;
+    Cost {
+        // The address; for each block three for the masked minimum.
+        instructions: blocks as f64 * (comparison.block_cost().instructions + 3.0) + 3.0,
+        dependent_loads: 1.0,
+        lines: row_bytes as f64 / 64.0,
+        table_bytes: row_bytes * leaves,
+    }
 }
 
 /// The program: all groups, then the rest, the smallest row of all.
@@ -202,7 +142,13 @@ pub(super) fn build(input: &Input<'_>, stages: &[Stage], rest: Option<&Blocks>) 
     let mut splats = Splats::default();
     let miss = b.constant(MISS.into());
     let none = b.splat(miss, input.machine.lanes);
-    let best = stages.iter().fold(none, |best, stage| stage.emit(input, &mut b, &mut splats, best));
+    let lanes = input.machine.lanes;
+    // All ways first: the loads of one wait while the others are computed, and comparisons would fill the queues of the
+    // processor before the next way begins.
+    let rows: Vec<ValueId> = stages.iter().map(|stage| stage.emit_row(input, &mut b)).collect();
+    let best = stages.iter().zip(rows).fold(none, |best, (stage, row)| {
+        stage.emit_compare(&mut b, row, lanes, &mut splats, best)
+    });
     let mut found = b.inst(Inst::HorizontalMin { a: best });
     if let Some(rest) = rest {
         let row = rest.emit(input, &mut b, &mut splats, "rest");

@@ -1,21 +1,17 @@
 //! A rule group: the rules that one index of key bits can tell apart, and the lists of rules that its cells hold.
 //!
-//! Some bits of the key select a cell; where a cell holds more rules than a leaf, more bits, chosen for that cell alone, select
-//! one of its parts. A rule goes to every part that a key which it matches can select, except to those where a stronger rule
-//! of the same part matches whatever it matches: that rule is compared in this group or in a later one, and wins. Rules
-//! that would be copied too often, or that find a part full, are left over as a whole, for the next group.
+//! A rule goes to every cell that a key which it matches can select, except to those where a stronger rule of the same cell
+//! matches whatever it matches: that rule is compared in this group or in a later one, and wins. Rules that would be copied
+//! too often, or that find a cell full, are left over as a whole, for the next group.
 
 use super::select::{self, Aim, gather};
 use super::ternary::{Ternaries, Ternary};
 use crate::structure::Input;
 use crate::structure::bits::Index;
 
-/// Most bits of the index of a group, and of a cell.
-const MAX_FIRST_BITS: u32 = 18;
-pub(super) const MAX_CELL_BITS: u32 = 10;
 /// Copies of rules in all cells together, per rule, that are allowed.
 const MAX_COPIES: usize = 8;
-/// Rules of a list that are asked whether they cover another one.
+/// Rules of a cell that are asked whether they cover another one.
 const MAX_COVERING: usize = 64;
 /// Rules that bits are chosen by.
 const MAX_SAMPLE: usize = 1 << 15;
@@ -27,17 +23,10 @@ pub(super) struct Settings {
     pub(super) levels: u32,
     /// Most bits of the index in which a rule may be wild.
     pub(super) max_wild: u32,
-    /// Most rules of a leaf.
-    pub(super) capacity: usize,
-    /// Whether full cells get bits of their own.
-    pub(super) has_two_levels: bool,
-}
-
-/// The bits of a cell's own, and its first part.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Cell {
-    pub(super) mask: u64,
-    pub(super) base: u32,
+    /// Most bits of the index.
+    pub(super) max_bits: usize,
+    /// Vectors of rules that a leaf holds.
+    pub(super) blocks: usize,
 }
 
 /// Lists of numbers, one after the other.
@@ -70,41 +59,39 @@ impl Lists {
 
 /// Rules by cell.
 pub(super) struct Group {
-    /// The bits that masks are about.
-    pub(super) word: Index,
-    /// The bits of the word that select the cell.
-    pub(super) first: u64,
-    pub(super) cells: Vec<Cell>,
-    /// The rules of each part, the strongest first, at most as many as a leaf holds.
-    pub(super) parts: Lists,
-    /// Most rules of a part.
+    /// The bits of the key that number the cells.
+    pub(super) index: Index,
+    /// The rules of each cell, the strongest first, at most `capacity`.
+    pub(super) cells: Lists,
+    /// Most rules of a cell.
     pub(super) capacity: usize,
-    /// The rules that are in some part, and those that are in none; the strongest first.
+    /// The rules that are in some cell, and those that are in none; the strongest first.
     pub(super) kept: Vec<u32>,
     pub(super) left_over: Vec<u32>,
 }
 
 impl Group {
-    /// The group of those `rules` that `settings` let in.
+    /// The group of those `rules` that `settings` let in, with an index out of the bits of `word`.
     pub(super) fn new(
         input: &Input<'_>,
         ternaries: &Ternaries,
         rules: &[u32],
+        word: &Index,
         settings: &Settings,
     ) -> Self {
         let is_let_in = |&rule: &u32| settings.levels & !ternaries.levels(rule) == 0;
         let (rules, mut left_over): (Vec<u32>, Vec<u32>) = rules.iter().copied().partition(is_let_in);
-        let sample = every(&rules, MAX_SAMPLE);
-        let word = Index::new(input.layout(), &ternaries.telling_bits(&sample));
-        let out_of = u64::MAX.checked_shr(64 - word.bits() as u32).unwrap_or(0);
-        let depth = rules.len().max(2).ilog2();
+        let gathered: Vec<Ternary> = rules.iter().map(|&rule| ternaries.gather(rule, word)).collect();
+        let lanes = usize::from(input.machine.lanes);
+        let sample = every(&gathered, MAX_SAMPLE);
         let aim = Aim {
-            capacity: (settings.capacity * MAX_SAMPLE / rules.len().max(MAX_SAMPLE)).max(1),
-            max_bits: MAX_FIRST_BITS.min(if settings.has_two_levels { depth.saturating_sub(3) } else { depth + 1 }),
+            capacity: (lanes * sample.len() / rules.len().max(1)).max(1),
+            max_bits: settings.max_bits,
             max_wild: settings.max_wild,
         };
-        let gathered: Vec<Ternary> = rules.iter().map(|&rule| ternaries.gather(rule, &word)).collect();
-        let first = select::choose(every(&gathered, MAX_SAMPLE), out_of, &aim);
+        let steps = select::choose(sample, all_bits(word), &aim);
+        let mask = steps.last().map_or(0, |step| step.mask);
+
         let mut build = Build {
             input,
             ternaries,
@@ -112,36 +99,14 @@ impl Group {
             gathered: &gathered,
             is_left_over: vec![false; rules.len()],
         };
-        let lists = build.first_cells(first, settings.max_wild);
-        let mut parts = Lists::default();
-        let mut cells = Vec::with_capacity(lists.len());
-        let first_fixed = ternaries.fixed(&word, first);
-        for list in lists.iter() {
-            let base = parts.len() as u32;
-            let mut list = list.to_vec();
-            build.prune(&mut list, first, &first_fixed);
-            let mut mask = 0;
-            if list.len() > settings.capacity && settings.has_two_levels {
-                let own = list.iter().map(|&member| gathered[member as usize]).collect();
-                let aim = Aim { capacity: settings.capacity, max_bits: MAX_CELL_BITS, max_wild: u32::MAX };
-                mask = select::choose(own, out_of & !first, &aim);
-            }
-            if mask == 0 {
-                parts.push(list);
-            } else {
-                let fixed = ternaries.fixed(&word, first | mask);
-                for mut part in build.split(&list, mask) {
-                    build.prune(&mut part, first | mask, &fixed);
-                    parts.push(part);
-                }
-            }
-            cells.push(Cell { mask, base });
-        }
-        build.leave_overflow(&parts, settings.capacity);
+        let capacity = settings.blocks * lanes;
+        let cells = build.cells(mask, settings.max_wild);
+        let cells = build.prune_all(&cells, mask, &ternaries.fixed(word, mask));
+        build.leave_overflow(&cells, capacity);
         let is_left_over = build.is_left_over;
         let mut kept = Lists::default();
-        for part in parts.iter() {
-            let members = part.iter().filter(|&&member| !is_left_over[member as usize]);
+        for cell in cells.iter() {
+            let members = cell.iter().filter(|&&member| !is_left_over[member as usize]);
             kept.push(members.map(|&member| rules[member as usize]));
         }
         let own = |is_left: bool| {
@@ -150,16 +115,34 @@ impl Group {
         };
         left_over.extend(own(true));
         left_over.sort_unstable();
+        let bits = word.order().iter().enumerate();
+        let bits = bits.filter(|(i, _)| mask >> i & 1 == 1).map(|(_, &bit)| bit);
         Self {
-            word,
-            first,
-            cells,
-            parts: kept,
-            capacity: settings.capacity,
+            index: Index::new(input.layout(), &bits.collect::<Vec<_>>()),
+            cells: kept,
+            capacity,
             kept: own(false).collect(),
             left_over,
         }
     }
+
+    /// All of few rules, in one cell.
+    pub(super) fn whole(input: &Input<'_>, rules: Vec<u32>) -> Self {
+        let mut cells = Lists::default();
+        cells.push(rules.iter().copied());
+        Self {
+            index: Index::new(input.layout(), &[]),
+            cells,
+            capacity: rules.len().next_multiple_of(input.machine.lanes.into()),
+            kept: rules,
+            left_over: Vec::new(),
+        }
+    }
+}
+
+/// The bits of `word`.
+pub(super) fn all_bits(word: &Index) -> u64 {
+    u64::MAX.checked_shr(64 - word.bits() as u32).unwrap_or(0)
 }
 
 /// Every n-th, so that all parts of a list are heard, and at most `most` are.
@@ -177,23 +160,32 @@ struct Build<'a> {
 }
 
 impl Build<'_> {
-    /// The members of each cell of the index; leaves over those that go to too many.
-    fn first_cells(&mut self, first: u64, max_wild: u32) -> Lists {
+    /// The members of each cell; leaves over those that go to too many.
+    fn cells(&mut self, mask: u64, max_wild: u32) -> Lists {
         let mut copies = MAX_COPIES * self.rules.len();
         for (rule, is_left_over) in self.gathered.iter().zip(&mut self.is_left_over) {
-            let wild = rule.wild(first);
+            let wild = rule.wild(mask);
             *is_left_over = wild > max_wild || 1 << wild > copies;
             if !*is_left_over {
                 copies -= 1 << wild;
             }
         }
-        let members = (0..self.rules.len() as u32).filter(|&member| !self.is_left_over[member as usize]);
-        distribute(members, self.gathered, first)
+        let members = 0..self.rules.len() as u32;
+        let members = members.filter(|&member| !self.is_left_over[member as usize]);
+        distribute(members, self.gathered, mask)
     }
 
-    /// The members of a cell in each of its parts.
-    fn split(&self, members: &[u32], mask: u64) -> Vec<Vec<u32>> {
-        distribute(members.iter().copied(), self.gathered, mask).iter().map(<[u32]>::to_vec).collect()
+    /// The cells without the members that never win there.
+    fn prune_all(&self, cells: &Lists, mask: u64, fixed: &[u64]) -> Lists {
+        let mut pruned = Lists::default();
+        let mut members = Vec::new();
+        for cell in cells.iter() {
+            members.clear();
+            members.extend_from_slice(cell);
+            self.prune(&mut members, mask, fixed);
+            pruned.push(members.iter().copied());
+        }
+        pruned
     }
 
     /// Drops the members that a stronger one covers where the bits `mask` of the word, `fixed` of the key, are fixed.
@@ -214,11 +206,11 @@ impl Build<'_> {
         members.truncate(kept);
     }
 
-    /// Leaves over rules of parts that hold more than a leaf, the least specific first.
-    fn leave_overflow(&mut self, parts: &Lists, capacity: usize) {
-        for part in parts.iter().filter(|part| part.len() > capacity) {
+    /// Leaves over rules of cells that hold more than a leaf, the least specific first.
+    fn leave_overflow(&mut self, cells: &Lists, capacity: usize) {
+        for cell in cells.iter().filter(|cell| cell.len() > capacity) {
             let mut members: Vec<u32> =
-                part.iter().copied().filter(|&member| !self.is_left_over[member as usize]).collect();
+                cell.iter().copied().filter(|&member| !self.is_left_over[member as usize]).collect();
             members.sort_by_key(|&member| self.ternaries.specificity(self.rules[member as usize]));
             for &member in &members[..members.len().saturating_sub(capacity)] {
                 self.is_left_over[member as usize] = true;
@@ -260,12 +252,4 @@ fn distribute(members: impl Iterator<Item = u32> + Clone, gathered: &[Ternary], 
         }
     }
     Lists { numbers, ends }
-}
-
-impl Group {
-    pub(super) fn whole(input: &Input<'_>, rules: Vec<u32>, settings: Settings) -> Self {
-        let mut parts = Lists::default();
-        parts.push(rules.iter().copied());
-        Self { word: Index::new(input.layout(), &[]), first: 0, cells: vec![Cell::default()], parts, capacity: settings.capacity, kept: rules, left_over: Vec::new() }
-    }
 }

@@ -1,30 +1,30 @@
-//! Leaves: rows of rules that are compared at once, shared by the parts that select them.
+//! Leaves: rows of rules that are compared at once, shared by the cells that select them.
 //!
-//! What is too much in a leaf is harmless, since lanes compare exactly. So neighbouring parts, which have rules in common, become
-//! one as long as they fit, and what is then still small fills up other leaves. A leaf never changes: a part names it by
-//! its number.
+//! What is too much in a leaf is harmless, since lanes compare exactly. So neighbouring cells, which have rules in common, become
+//! one as long as they fit, and what is then still small fills up other leaves. A leaf never changes: a cell names it by its
+//! number.
 
 use super::group::Lists;
 
-/// The leaf of each part, and the rules of each leaf.
+/// The leaf of each cell, and the rules of each leaf.
 pub(super) struct Leaves {
-    pub(super) of_part: Vec<u32>,
+    pub(super) of_cell: Vec<u32>,
     pub(super) leaves: Vec<Vec<u32>>,
 }
 
 impl Leaves {
-    /// Packs parts of at most `capacity` rules into leaves of as many.
-    pub(super) fn pack(parts: &Lists, capacity: usize) -> Self {
-        // Runs of neighbours, and the run of each part.
+    /// Packs cells of at most `capacity` rules into leaves of as many.
+    pub(super) fn pack(cells: &Lists, capacity: usize) -> Self {
+        // Runs of neighbours, and the run of each cell.
         let mut runs: Vec<Vec<u32>> = Vec::new();
-        let mut run_of_part = Vec::with_capacity(parts.len());
-        for part in parts.iter() {
-            let joined = runs.last().and_then(|last| union(last, part, capacity));
+        let mut run_of_cell = Vec::with_capacity(cells.len());
+        for cell in cells.iter() {
+            let joined = runs.last().and_then(|last| union(last, cell, capacity));
             match (joined, runs.last_mut()) {
                 (Some(joined), Some(last)) => *last = joined,
-                _ => runs.push(part.to_vec()),
+                _ => runs.push(cell.to_vec()),
             }
-            run_of_part.push(runs.len() - 1);
+            run_of_cell.push(runs.len() - 1);
         }
         // The longest first, each to the leaf where it leaves the least room.
         let mut by_length: Vec<usize> = (0..runs.len()).collect();
@@ -44,8 +44,8 @@ impl Leaves {
             rules.extend(own);
             with_room[capacity - rules.len()].push(leaf);
         }
-        let of_part = run_of_part.into_iter().map(|run| leaf_of_run[run]).collect();
-        Self { of_part, leaves }
+        let of_cell = run_of_cell.into_iter().map(|run| leaf_of_run[run]).collect();
+        Self { of_cell, leaves }
     }
 }
 
