@@ -34,19 +34,29 @@ impl Stage {
 
     pub(super) fn cost(&self, machine: &Machine) -> Cost {
         let leaves = self.leaves.leaves.len();
-        let path = if self.index.bits() == 0 {
-            Cost::default()
-        } else {
-            let entry_bytes = if leaves <= 1 << 8 { 1 } else if leaves <= 1 << 16 { 2 } else { 4 };
-            self.index.cost(machine.pext == Pext::Fast) + path_cost(entry_bytes * self.leaves.of_cell.len())
+        let path = match self.index.bits() {
+            0 => Cost::default(),
+            _ => {
+                let entry_bytes = match leaves {
+                    0..=0x100 => 1,
+                    0x101..=0x1_0000 => 2,
+                    _ => 4,
+                };
+                self.index.cost(machine.pext == Pext::Fast)
+                    + path_cost(entry_bytes * self.leaves.of_cell.len())
+            }
         };
-        let blocks = self.capacity / usize::from(machine.lanes);
-        path + leaf_cost(&self.comparison, machine, blocks, leaves)
+        path + leaf_cost(&self.comparison, machine, self.blocks(machine), leaves)
     }
 
-    /// What is paid once for all stages that look at the same fields.
-    pub(super) fn key_cost(&self) -> Cost {
-        self.comparison.key_cost(1.0)
+    /// Vectors of rules that are compared.
+    pub(super) fn blocks(&self, machine: &Machine) -> usize {
+        self.capacity / usize::from(machine.lanes)
+    }
+
+    /// What is paid for a key and all its blocks.
+    pub(super) fn key_cost(&self, blocks: usize) -> Cost {
+        self.comparison.key_cost(blocks as f64)
     }
 
     /// Emits the way to the leaf; yields its row.
@@ -70,12 +80,19 @@ impl Stage {
     fn leaf_table(&self, input: &Input<'_>, rows: usize) -> Table {
         let capacity = self.capacity as u32;
         let mut columns = self.comparison.columns(capacity);
-        columns.push(result_column(self.comparison.column_count(), capacity, capacity));
+        columns.push(result_column(
+            self.comparison.column_count(),
+            capacity,
+            capacity,
+        ));
         let mut table = TableWriter::new("leaves", columns, rows);
         let mut numbers = Vec::new();
         for (leaf, rules) in self.leaves.leaves.iter().enumerate() {
             // Or rules would vanish silently.
-            assert!(rules.len() <= self.capacity, "a leaf is longer than the code compares");
+            assert!(
+                rules.len() <= self.capacity,
+                "a leaf is longer than the code compares"
+            );
             for (lane, &rule) in rules.iter().enumerate() {
                 let row = input.rows[rule as usize];
                 numbers.clear();
@@ -103,7 +120,11 @@ impl Stage {
             let ids = b.load_lanes(row, result, first, lanes);
             // Where there is nothing to test every rule matches.
             let mask = mask.unwrap_or_else(|| b.compare_lanes(LaneCompareOp::Eq, ids, ids));
-            b.inst(Inst::MaskedMin { acc: found, mask, x: ids })
+            b.inst(Inst::MaskedMin {
+                acc: found,
+                mask,
+                x: ids,
+            })
         })
     }
 
@@ -121,12 +142,23 @@ impl Stage {
 
 /// What the way from an index to a leaf costs, without the index.
 pub(super) fn path_cost(table_bytes: usize) -> Cost {
-    Cost { instructions: 2.0, dependent_loads: 1.0, lines: 1.0, table_bytes }
+    Cost {
+        instructions: 2.0,
+        dependent_loads: 1.0,
+        lines: 1.0,
+        table_bytes,
+    }
 }
 
 /// What comparing one of `leaves` leaves of so many blocks costs.
-pub(super) fn leaf_cost(comparison: &Comparison, machine: &Machine, blocks: usize, leaves: usize) -> Cost {
-    let row_bytes = (comparison.column_count() as usize + 1) * 4 * usize::from(machine.lanes) * blocks;
+pub(super) fn leaf_cost(
+    comparison: &Comparison,
+    machine: &Machine,
+    blocks: usize,
+    leaves: usize,
+) -> Cost {
+    let row_bytes =
+        (comparison.column_count() as usize + 1) * 4 * usize::from(machine.lanes) * blocks;
     Cost {
         // The address; for each block three for the masked minimum.
         instructions: blocks as f64 * (comparison.block_cost().instructions + 3.0) + 3.0,
@@ -145,7 +177,10 @@ pub(super) fn build(input: &Input<'_>, stages: &[Stage], rest: Option<&Blocks>) 
     let lanes = input.machine.lanes;
     // All ways first: the loads of one wait while the others are computed, and comparisons would fill the queues of the
     // processor before the next way begins.
-    let rows: Vec<ValueId> = stages.iter().map(|stage| stage.emit_row(input, &mut b)).collect();
+    let rows: Vec<ValueId> = stages
+        .iter()
+        .map(|stage| stage.emit_row(input, &mut b))
+        .collect();
     let best = stages.iter().zip(rows).fold(none, |best, (stage, row)| {
         stage.emit_compare(&mut b, row, lanes, &mut splats, best)
     });

@@ -19,7 +19,7 @@ const MAX_SAMPLE: usize = 1 << 15;
 /// How a group is made.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Settings {
-    /// How specific its rules are, as in [`Ternaries::levels`].
+    /// How specific its rules are, see [`Ternaries::is_specific`].
     pub(super) levels: u32,
     /// Most bits of the index in which a rule may be wild.
     pub(super) max_wild: u32,
@@ -44,7 +44,9 @@ impl Lists {
 
     pub(super) fn iter(&self) -> impl Iterator<Item = &[u32]> + Clone {
         let starts = std::iter::once(0).chain(self.ends.iter().copied());
-        starts.zip(&self.ends).map(|(start, &end)| &self.numbers[start..end])
+        starts
+            .zip(&self.ends)
+            .map(|(start, &end)| &self.numbers[start..end])
     }
 
     pub(super) fn len(&self) -> usize {
@@ -79,9 +81,13 @@ impl Group {
         word: &Index,
         settings: &Settings,
     ) -> Self {
-        let is_let_in = |&rule: &u32| settings.levels & !ternaries.levels(rule) == 0;
-        let (rules, mut left_over): (Vec<u32>, Vec<u32>) = rules.iter().copied().partition(is_let_in);
-        let gathered: Vec<Ternary> = rules.iter().map(|&rule| ternaries.gather(rule, word)).collect();
+        let is_let_in = |&rule: &u32| ternaries.is_specific(rule, settings.levels);
+        let (rules, mut left_over): (Vec<u32>, Vec<u32>) =
+            rules.iter().copied().partition(is_let_in);
+        let gathered: Vec<Ternary> = rules
+            .iter()
+            .map(|&rule| ternaries.gather(rule, word))
+            .collect();
         let lanes = usize::from(input.machine.lanes);
         let sample = every(&gathered, MAX_SAMPLE);
         let aim = Aim {
@@ -106,36 +112,29 @@ impl Group {
         let is_left_over = build.is_left_over;
         let mut kept = Lists::default();
         for cell in cells.iter() {
-            let members = cell.iter().filter(|&&member| !is_left_over[member as usize]);
+            let members = cell
+                .iter()
+                .filter(|&&member| !is_left_over[member as usize]);
             kept.push(members.map(|&member| rules[member as usize]));
         }
         let own = |is_left: bool| {
             let flags = rules.iter().zip(&is_left_over);
-            flags.filter(move |&(_, &flag)| flag == is_left).map(|(&rule, _)| rule)
+            flags
+                .filter(move |&(_, &flag)| flag == is_left)
+                .map(|(&rule, _)| rule)
         };
         left_over.extend(own(true));
         left_over.sort_unstable();
         let bits = word.order().iter().enumerate();
-        let bits = bits.filter(|(i, _)| mask >> i & 1 == 1).map(|(_, &bit)| bit);
+        let bits = bits
+            .filter(|(i, _)| mask >> i & 1 == 1)
+            .map(|(_, &bit)| bit);
         Self {
             index: Index::new(input.layout(), &bits.collect::<Vec<_>>()),
             cells: kept,
             capacity,
             kept: own(false).collect(),
             left_over,
-        }
-    }
-
-    /// All of few rules, in one cell.
-    pub(super) fn whole(input: &Input<'_>, rules: Vec<u32>) -> Self {
-        let mut cells = Lists::default();
-        cells.push(rules.iter().copied());
-        Self {
-            index: Index::new(input.layout(), &[]),
-            cells,
-            capacity: rules.len().next_multiple_of(input.machine.lanes.into()),
-            kept: rules,
-            left_over: Vec::new(),
         }
     }
 }
@@ -147,7 +146,10 @@ pub(super) fn all_bits(word: &Index) -> u64 {
 
 /// Every n-th, so that all parts of a list are heard, and at most `most` are.
 pub(super) fn every<T: Copy>(all: &[T], most: usize) -> Vec<T> {
-    all.iter().copied().step_by(all.len().div_ceil(most).max(1)).collect()
+    all.iter()
+        .copied()
+        .step_by(all.len().div_ceil(most).max(1))
+        .collect()
 }
 
 /// A group being built. Members are positions in `rules`.
@@ -196,7 +198,12 @@ impl Build<'_> {
             let rule = self.gathered[member];
             let is_covered = members[..kept.min(MAX_COVERING)].iter().any(|&by| {
                 self.gathered[by as usize].covers(rule, mask)
-                    && self.ternaries.covers(self.input, self.rules[by as usize], self.rules[member], fixed)
+                    && self.ternaries.covers(
+                        self.input,
+                        self.rules[by as usize],
+                        self.rules[member],
+                        fixed,
+                    )
             });
             if !is_covered {
                 members[kept] = member as u32;
@@ -209,8 +216,11 @@ impl Build<'_> {
     /// Leaves over rules of cells that hold more than a leaf, the least specific first.
     fn leave_overflow(&mut self, cells: &Lists, capacity: usize) {
         for cell in cells.iter().filter(|cell| cell.len() > capacity) {
-            let mut members: Vec<u32> =
-                cell.iter().copied().filter(|&member| !self.is_left_over[member as usize]).collect();
+            let mut members: Vec<u32> = cell
+                .iter()
+                .copied()
+                .filter(|&member| !self.is_left_over[member as usize])
+                .collect();
             members.sort_by_key(|&member| self.ternaries.specificity(self.rules[member as usize]));
             for &member in &members[..members.len().saturating_sub(capacity)] {
                 self.is_left_over[member as usize] = true;
@@ -220,7 +230,11 @@ impl Build<'_> {
 }
 
 /// The members that go to each combination of the bits `mask`, in their order.
-fn distribute(members: impl Iterator<Item = u32> + Clone, gathered: &[Ternary], mask: u64) -> Lists {
+fn distribute(
+    members: impl Iterator<Item = u32> + Clone,
+    gathered: &[Ternary],
+    mask: u64,
+) -> Lists {
     let cells = |member: u32| {
         let rule = gathered[member as usize];
         let (fixed, wild) = (gather(rule.value, mask), gather(!rule.care, mask));

@@ -44,7 +44,10 @@ impl Leaves {
             rules.extend(own);
             with_room[capacity - rules.len()].push(leaf);
         }
-        let of_cell = run_of_cell.into_iter().map(|run| leaf_of_run[run]).collect();
+        let of_cell = run_of_cell
+            .into_iter()
+            .map(|run| leaf_of_run[run])
+            .collect();
         Self { of_cell, leaves }
     }
 }

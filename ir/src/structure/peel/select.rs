@@ -88,17 +88,27 @@ pub(super) fn choose(rules: Vec<Ternary>, out_of: u64, aim: &Aim) -> Vec<Step> {
         });
         let placed = settled.len() + cells.iter().map(Vec::len).sum::<usize>();
         let over = |blocks: usize| -> usize {
-            cells.iter().map(|cell| cell.len().saturating_sub(blocks * aim.capacity)).sum()
+            cells
+                .iter()
+                .map(|cell| cell.len().saturating_sub(blocks * aim.capacity))
+                .sum()
         };
         let overflow = std::array::from_fn(|i| over(i + 1));
-        steps.push(Step { mask: chosen, placed, given_up, overflow });
+        steps.push(Step {
+            mask: chosen,
+            placed,
+            given_up,
+            overflow,
+        });
         if cells.is_empty() || steps.len() > aim.max_bits {
             return steps;
         }
         let is_full = |rule: &Ternary| rule.wild(chosen) >= aim.max_wild;
         let (scores, current) = score(&cells, &settled, is_full, badness);
         let left = out_of & !chosen;
-        let best = (0..64).filter(|bit| left >> bit & 1 == 1).min_by_key(|&bit| scores[bit]);
+        let best = (0..64)
+            .filter(|bit| left >> bit & 1 == 1)
+            .min_by_key(|&bit| scores[bit]);
         let Some(bit) = best.filter(|&bit| scores[bit] < current) else {
             return steps;
         };
@@ -114,7 +124,10 @@ pub(super) fn choose(rules: Vec<Ternary>, out_of: u64, aim: &Aim) -> Vec<Step> {
             let goes = |rule: &&Ternary| is_wild(rule) || rule.value >> bit & 1 == side;
             cell.iter().filter(goes).copied().collect()
         };
-        cells = cells.iter().flat_map(|cell| [half(cell, 0), half(cell, 1)]).collect();
+        cells = cells
+            .iter()
+            .flat_map(|cell| [half(cell, 0), half(cell, 1)])
+            .collect();
         for i in 0..settled.len() {
             if is_wild(&settled[i]) {
                 settled.push(settled[i]);
@@ -142,8 +155,11 @@ fn score(
         let ones = count_bits(cell.iter().map(|rule| rule.value));
         let full = cell.iter().filter(|rule| is_full(rule));
         let full_count = full.clone().count() as u32;
-        let full_cares =
-            if full_count == 0 { [0; 64] } else { count_bits(full.map(|rule| rule.care)) };
+        let full_cares = if full_count == 0 {
+            [0; 64]
+        } else {
+            count_bits(full.map(|rule| rule.care))
+        };
         for (bit, score) in scores.iter_mut().enumerate() {
             let given_up = full_count - full_cares[bit];
             let both = count - cares[bit] - given_up;

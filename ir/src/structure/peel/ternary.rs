@@ -4,6 +4,7 @@
 //! That may let a rule into cells in which it matches nothing, never keep it out of one in which it does: leaves compare
 //! exactly.
 
+use super::select::count_bits;
 use crate::structure::Input;
 use crate::structure::bits::{Bit, Index, put_bits};
 
@@ -35,7 +36,7 @@ pub(super) struct Ternaries {
     limb_bits: Vec<Ternary>,
     /// For each rule, the fields in which it wants less than the prefix that stands for it.
     ranged: Vec<u16>,
-    /// For each rule, how specific it is in each field: bits 2f and 2f + 1 say whether a quarter and half of the bits of field f count.
+    /// For each rule, the levels that it reaches: see [`is_specific`](Self::is_specific).
     levels: Vec<u32>,
 }
 
@@ -86,14 +87,17 @@ impl Ternaries {
         &self.limb_bits[rule as usize * self.limbs..][..self.limbs]
     }
 
-    /// How specific a rule is: see the field.
-    pub(super) fn levels(&self, rule: u32) -> u32 {
-        self.levels[rule as usize]
+    /// Whether a rule is as specific as `levels` say: bits 2f and 2f + 1 stand for a quarter and half of the bits of field f.
+    pub(super) fn is_specific(&self, rule: u32, levels: u32) -> bool {
+        levels & !self.levels[rule as usize] == 0
     }
 
     /// How many bits of the key a rule looks at.
     pub(super) fn specificity(&self, rule: u32) -> u32 {
-        self.limbs_of(rule).iter().map(|limb| limb.care.count_ones()).sum()
+        self.limbs_of(rule)
+            .iter()
+            .map(|limb| limb.care.count_ones())
+            .sum()
     }
 
     /// The bits of a rule that an index gathers, in its order.
@@ -140,8 +144,8 @@ impl Ternaries {
         let mut scored: Vec<(u32, Bit)> = Vec::new();
         for limb in 0..self.limbs {
             let own = || rules.iter().map(|&rule| self.limbs_of(rule)[limb]);
-            let cares = super::select::count_bits(own().map(|ternary| ternary.care));
-            let ones = super::select::count_bits(own().map(|ternary| ternary.value));
+            let cares = count_bits(own().map(|ternary| ternary.care));
+            let ones = count_bits(own().map(|ternary| ternary.value));
             for (bit, (care, ones)) in cares.into_iter().zip(ones).enumerate() {
                 let rarer = ones.min(care - ones);
                 if rarer > 0 {
