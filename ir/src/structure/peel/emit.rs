@@ -17,8 +17,8 @@ pub(super) struct Stage {
     comparison: Comparison,
     /// Most rules of a leaf.
     capacity: usize,
-    index: Index,
-    leaves: Leaves,
+    pub(super) index: Index,
+    pub(super) leaves: Leaves,
 }
 
 impl Stage {

@@ -52,11 +52,6 @@ impl Lists {
     pub(super) fn len(&self) -> usize {
         self.ends.len()
     }
-
-    /// Rules in all lists together.
-    pub(super) fn total(&self) -> usize {
-        self.numbers.len()
-    }
 }
 
 /// Rules by cell.

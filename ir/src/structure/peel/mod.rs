@@ -37,6 +37,8 @@ mod group;
 mod leaves;
 mod select;
 mod ternary;
+#[cfg(test)]
+mod tests;
 
 use self::emit::{Stage, leaf_cost, path_cost};
 use self::group::{Group, Settings, all_bits, every};
@@ -106,8 +108,9 @@ impl Peel {
             .stages
             .first()
             .map_or(Cost::default(), |stage| stage.key_cost(blocks));
+        let least = Cost { instructions: 8.0, ..Cost::default() };
         let stages = self.stages.iter().map(|stage| stage.cost(&input.machine));
-        stages.fold(rest + key, |sum, stage| sum + stage)
+        stages.fold(rest + key + least, |sum, stage| sum + stage)
     }
 
     pub(crate) fn build(&self, input: &Input<'_>) -> Program {

@@ -114,12 +114,14 @@ pub(super) fn choose(rules: Vec<Ternary>, out_of: u64, aim: &Aim) -> Vec<Step> {
         };
         let is_wild = |rule: &Ternary| rule.care >> bit & 1 == 0;
         let is_kept = |rule: &Ternary| !is_wild(rule) || !is_full(rule);
+        let mut dropped = 0;
         for rules in cells.iter_mut().chain([&mut settled]) {
-            let before = rules.len();
+            dropped += rules.len();
             rules.retain(is_kept);
-            // A rule has a copy for each combination of its wild bits.
-            given_up += (before - rules.len()) >> aim.max_wild.min(31);
+            dropped -= rules.len();
         }
+        // A rule had a copy for each combination of its wild bits.
+        given_up += dropped >> aim.max_wild.min(31);
         let half = |cell: &[Ternary], side: u64| -> Vec<Ternary> {
             let goes = |rule: &&Ternary| is_wild(rule) || rule.value >> bit & 1 == side;
             cell.iter().filter(goes).copied().collect()
