@@ -12,6 +12,10 @@ use crate::structure::linear::Blocks;
 use crate::structure::{Cost, Input};
 use crate::table::{TableWriter, flat};
 
+/// Ways to leaves that are computed before the first of these leaves is compared: the loads of one wait while the others are
+/// computed. More would not fit into registers.
+const WAYS_AT_ONCE: usize = 4;
+
 /// A rule group ready to be written.
 pub(super) struct Stage {
     comparison: Comparison,
@@ -174,16 +178,16 @@ pub(super) fn build(input: &Input<'_>, stages: &[Stage], rest: Option<&Blocks>) 
     let mut splats = Splats::default();
     let miss = b.constant(MISS.into());
     let none = b.splat(miss, input.machine.lanes);
-    let lanes = input.machine.lanes;
-    // All ways first: the loads of one wait while the others are computed, and comparisons would fill the queues of the
-    // processor before the next way begins.
-    let rows: Vec<ValueId> = stages
-        .iter()
-        .map(|stage| stage.emit_row(input, &mut b))
-        .collect();
-    let best = stages.iter().zip(rows).fold(none, |best, (stage, row)| {
-        stage.emit_compare(&mut b, row, lanes, &mut splats, best)
-    });
+    let mut best = none;
+    for stages in stages.chunks(WAYS_AT_ONCE) {
+        let rows: Vec<ValueId> = stages
+            .iter()
+            .map(|stage| stage.emit_row(input, &mut b))
+            .collect();
+        for (stage, row) in stages.iter().zip(rows) {
+            best = stage.emit_compare(&mut b, row, input.machine.lanes, &mut splats, best);
+        }
+    }
     let mut found = b.inst(Inst::HorizontalMin { a: best });
     if let Some(rest) = rest {
         let row = rest.emit(input, &mut b, &mut splats, "rest");
