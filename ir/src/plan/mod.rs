@@ -28,10 +28,11 @@ use crate::structure::direct::Direct;
 use crate::structure::hash::Hash;
 use crate::structure::inline::Inline;
 use crate::structure::linear::Linear;
+use crate::structure::peel::Peel;
 use crate::structure::pipapo::{GroupBits, Pipapo};
 use crate::structure::radix::Radix;
 use crate::structure::tree::Tree;
-use crate::structure::{Cost, Input, Refusal, Structure, hash, radix, tree};
+use crate::structure::{Cost, Input, Refusal, Structure, hash, peel, radix, tree};
 use crate::verify::{MAX_TABLE_BYTES, VerifiedProgram, VerifyError, verify};
 pub use cost::{Calibration, Level, Machine, Pext};
 pub(crate) use work::Work;
@@ -266,6 +267,7 @@ enum Prepared {
     Hash(Hash),
     Direct(Box<Direct>),
     Bucket(Box<Bucket>),
+    Peel(Peel),
     Radix(Radix),
     Tree(Tree),
     Pipapo(Pipapo),
@@ -279,6 +281,7 @@ impl Prepared {
             Structure::Hash => Self::Hash(Hash::prepare(input)?),
             Structure::Direct => Self::Direct(Box::new(Direct::prepare(input)?)),
             Structure::Bucket => Self::Bucket(Box::new(Bucket::prepare(input)?)),
+            Structure::Peel => Self::Peel(Peel::prepare(input)?),
             Structure::Radix => Self::Radix(Radix::prepare(input)?),
             Structure::Tree => Self::Tree(Tree::prepare(input)?),
             Structure::Pipapo4 => Self::Pipapo(Pipapo::prepare(input, GroupBits::Four)?),
@@ -299,6 +302,7 @@ impl Prepared {
             Structure::Radix => radix::FLOOR,
             Structure::Tree => tree::FLOOR,
             Structure::Bucket => Bucket::floor(input),
+            Structure::Peel => peel::FLOOR,
             Structure::Pipapo | Structure::Pipapo4 | Structure::Pipapo8 => Pipapo::floor(input),
             Structure::Linear => Linear::floor(input),
         }
@@ -310,6 +314,7 @@ impl Prepared {
             Self::Hash(hash) => hash.cost(input),
             Self::Direct(direct) => direct.cost(input),
             Self::Bucket(bucket) => bucket.cost(input),
+            Self::Peel(peel) => peel.cost(input),
             Self::Radix(radix) => radix.cost(),
             Self::Tree(tree) => tree.cost(),
             Self::Pipapo(pipapo) => pipapo.cost(input),
@@ -323,6 +328,7 @@ impl Prepared {
             Self::Hash(hash) => hash.build(input),
             Self::Direct(direct) => Ok(direct.build(input)),
             Self::Bucket(bucket) => Ok(bucket.build(input)),
+            Self::Peel(peel) => Ok(peel.build(input)),
             Self::Radix(radix) => radix.build(input),
             Self::Tree(tree) => tree.build(input),
             Self::Pipapo(pipapo) => Ok(pipapo.build(input)),
@@ -425,7 +431,7 @@ fn plan_for_lanes(rule_set: &RuleSet, options: &Options) -> Result<Plan, PlanErr
 
 /// The structures that are considered, those first that are quick to prepare or to refuse. `pipapo` is whichever of
 /// `pipapo4` and `pipapo8` suits each field.
-const ORDER: [Structure; 8] = [
+const ORDER: [Structure; 9] = [
     Structure::Inline,
     Structure::Direct,
     Structure::Hash,
@@ -433,6 +439,7 @@ const ORDER: [Structure; 8] = [
     Structure::Tree,
     Structure::Linear,
     Structure::Bucket,
+    Structure::Peel,
     Structure::Pipapo,
 ];
 

@@ -64,7 +64,8 @@ pub(crate) struct Piece {
 /// A bit of the fields by its position in [`Bits`].
 pub(crate) type Bit = u16;
 
-fn put(bits: &mut Bits, base: usize, field: u128) {
+/// Sets bits of a field that starts at bit `base`.
+pub(crate) fn put_bits(bits: &mut [u64], base: usize, field: u128) {
     let (limb, shift) = (base / 64, base % 64);
     // A field has at most 128 bits and starts at a multiple of 8, so it touches at most three limbs.
     let low = field << shift;
@@ -107,14 +108,14 @@ pub(crate) fn pieces(layout: &KeyLayout, rule: &Rule, fineness: Fineness, out: &
             for &(care, value) in more {
                 for i in start..known {
                     let mut piece = out[i];
-                    put(&mut piece.care, base, care);
-                    put(&mut piece.value, base, value);
+                    put_bits(&mut piece.care, base, care);
+                    put_bits(&mut piece.value, base, value);
                     out.push(piece);
                 }
             }
             for piece in &mut out[start..known] {
-                put(&mut piece.care, base, first.0);
-                put(&mut piece.value, base, first.1);
+                put_bits(&mut piece.care, base, first.0);
+                put_bits(&mut piece.value, base, first.1);
             }
         }
         base += usize::from(field.bits());
@@ -554,6 +555,11 @@ impl Index {
     /// The number of bits of the index.
     pub(crate) fn bits(&self) -> usize {
         self.order.len()
+    }
+
+    /// The bits of the index, from bit 0 on.
+    pub(crate) fn order(&self) -> &[Bit] {
+        &self.order
     }
 
     /// The cells of a piece: a number of the index, and bits of it that may be anything.

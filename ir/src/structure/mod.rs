@@ -6,6 +6,7 @@
 //! | [`hash`] | a perfect hash function finds the only candidate | rules that want the same bits, each with other values |
 //! | [`direct`] | some key bits select a row with what the few rules want that they leave | rules that few bits tell apart |
 //! | [`bucket`] | some key bits select a bucket of rules that are compared at once, in all words or in a few | everything; wide rules go to a linear rest |
+//! | [`peel`] | groups of rules, each with an index of key bits and leaves that are compared at once | everything |
 //! | [`radix`] | leading bits select a few boundaries that are compared at once | rules that differ in one field, where they spread |
 //! | [`tree`] | a search tree whose nodes are compared at once | rules that differ in one field |
 //! | [`pipapo`] | pieces of the key select rows of bits, one for each rule, which are anded | what its memory allows |
@@ -22,6 +23,7 @@ pub(crate) mod group;
 pub(crate) mod hash;
 pub(crate) mod inline;
 pub(crate) mod linear;
+pub(crate) mod peel;
 pub(crate) mod pipapo;
 pub(crate) mod radix;
 pub(crate) mod rule_rows;
@@ -62,6 +64,8 @@ pub enum Structure {
     Direct,
     /// Key bits select a bucket of rules.
     Bucket,
+    /// Groups of rules, each with an index of key bits and leaves that are compared at once.
+    Peel,
     /// Leading bits of the only ranged field select a few boundaries.
     Radix,
     /// A search tree over the boundaries of the only ranged field.
@@ -78,11 +82,12 @@ pub enum Structure {
 
 impl Structure {
     /// All structures.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::Inline,
         Self::Hash,
         Self::Direct,
         Self::Bucket,
+        Self::Peel,
         Self::Radix,
         Self::Tree,
         Self::Pipapo4,
@@ -99,6 +104,7 @@ impl Structure {
             Self::Hash => "hash",
             Self::Direct => "direct",
             Self::Bucket => "bucket",
+            Self::Peel => "peel",
             Self::Radix => "radix",
             Self::Tree => "tree",
             Self::Pipapo4 => "pipapo4",
@@ -144,7 +150,7 @@ impl FromStr for Structure {
             return Ok(known);
         }
         match name {
-            "peel" | "classes" => Err(ParseStructureError::NotBuilt(name.into())),
+            "classes" => Err(ParseStructureError::NotBuilt(name.into())),
             _ => Err(ParseStructureError::Unknown(name.into())),
         }
     }

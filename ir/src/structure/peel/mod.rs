@@ -1,0 +1,360 @@
+//! `peel`: rule groups are taken off a prioritised list one after the other, each with an index of its own.
+//!
+//! ```text
+//! for each group:  cell  = pext(key, bits)                         the bits that tell its rules apart
+//!                  leaf  = cells[cell]
+//!                  best  = masked minimum of best and the rows of the rules of leaves[leaf] that match
+//! at the end:      the least lane of best
+//! ```
+//!
+//! One index over all rules of a firewall would copy every rule that is wild in its bits to half of the cells, and overlapping
+//! rules would still meet in one of them. So the list is *peeled*: the rules that some bits tell apart well become a
+//! group, and what is wild in those bits or finds its cell full is left over for the next group, which looks at other bits.
+//! The number of groups follows the overlap of the rules, not their number.
+//!
+//! **A worked example.** Of the 794 rules of `fw1_1k`, 775 can win. 420 of them want certain destination ports, and nine bits of
+//! the key tell those apart so well that no cell holds more than 8. Of the 355 that are left, 270 want a certain protocol:
+//! seven bits, and leaves of 16. Four bits and leaves of 24 do for the other 85. A lookup compares 6 vectors of rules.
+//!
+//! **The search.** A group is judged on a sample, by the time of its own lookup plus what is expected for the rules that it
+//! leaves over. Tried are filters (up to two fields in which all rules of the group must be specific), limits on the bits in
+//! which a rule may be wild, every number of index bits, and leaves of one to four vectors; one [selection](select) of bits
+//! serves all of the last two. Time grows linearly with the rules, memory too, and neither depends on a clock or on chance.
+//!
+//! **Cost** of a group: two dependent loads, and about 4 instructions a field for each vector of rules. The ways of four groups
+//! are computed before the first of their leaves is compared, so that their loads wait at the same time.
+//!
+//! **Tried and dropped**: bits of a cell's own where it is too full (a second level). It takes fewer groups, but its
+//! chain of loads cost more than they did: 31 instead of 20 ns on `fw1_1k`, 38 instead of 23 on `fw1_10k`, 15 instead
+//! of 11.5 on `acl1_1k` (AMD EPYC, 8 lanes, 2026-11-30).
+//!
+//! Sources: independent groups by which fields are wide are EffiCuts' separable trees (Vamanan et al., 2010), bits anywhere in the
+//! key instead of cuts are those of modular classification (Woo, 2000) and ByteCuts (Daly and Torng, 2018). Leaves that are
+//! compared at once and one minimum over all groups are ours.
+
+mod emit;
+mod group;
+mod leaves;
+mod select;
+mod ternary;
+#[cfg(test)]
+mod tests;
+
+use self::emit::{Stage, leaf_cost, path_cost};
+use self::group::{Group, Settings, all_bits, every};
+use self::select::{Aim, MAX_BLOCKS, Step, choose};
+use self::ternary::{Ternaries, Ternary};
+use crate::plan::{Effort, Machine};
+use crate::program::Program;
+use crate::structure::bits::Index;
+use crate::structure::compare::Comparison;
+use crate::structure::linear::Blocks;
+use crate::structure::{Cost, Input, Refusal, empty};
+
+/// Most groups. What they leave is compared in a loop.
+const MAX_GROUPS: usize = 16;
+/// Most bits of an index.
+const MAX_INDEX_BITS: usize = 20;
+/// Limits on the bits of an index in which a rule may be wild that are tried.
+const MAX_WILD: [u32; 3] = [1, 2, 4];
+/// A group takes at least a quarter of the rules. Smaller ones look cheap, but eight of them took 640 of 88,753 rules.
+const MIN_SHARE: f64 = 0.25;
+/// Groups of a sample that are built, to judge them by what they really leave over.
+const MOST_BUILT: usize = 4;
+/// Rules whose tests stand for those of a group in estimates.
+const SHAPE_SAMPLE: usize = 128;
+
+/// A lookup costs at least this: a leaf of one vector, compared in one word.
+pub(crate) const FLOOR: Cost = Cost {
+    instructions: 16.0,
+    dependent_loads: 1.0,
+    lines: 0.0,
+    table_bytes: 0,
+};
+
+/// Rules in groups, and a rest.
+pub(crate) struct Peel {
+    stages: Vec<Stage>,
+    rest: Option<Blocks>,
+}
+
+impl Peel {
+    pub(crate) fn prepare(input: &Input<'_>) -> Result<Self, Refusal> {
+        let ternaries = Ternaries::new(input);
+        let mut left: Vec<u32> = (0..input.rows.len() as u32).collect();
+        let mut stages = Vec::new();
+        while !left.is_empty() && stages.len() < MAX_GROUPS {
+            let search = Search::new(input, &ternaries, &left);
+            let Some(settings) = search.cheapest() else {
+                break;
+            };
+            let group = Group::new(input, &ternaries, &left, &search.word, &settings);
+            if group.kept.is_empty() {
+                break;
+            }
+            left.clone_from(&group.left_over);
+            stages.push(Stage::new(input, group));
+        }
+        let rows: Vec<u32> = left.iter().map(|&rule| input.rows[rule as usize]).collect();
+        let rest = match rows.len() {
+            0 => None,
+            _ => Some(Blocks::prepare(input, &rows)?),
+        };
+        Ok(Self { stages, rest })
+    }
+
+    pub(crate) fn cost(&self, input: &Input<'_>) -> Cost {
+        let rest = self
+            .rest
+            .as_ref()
+            .map_or(Cost::default(), |rest| rest.cost(input));
+        // The words of the key are spread once for all groups.
+        let blocks = self
+            .stages
+            .iter()
+            .map(|stage| stage.blocks(&input.machine))
+            .sum();
+        let key = self
+            .stages
+            .first()
+            .map_or(Cost::default(), |stage| stage.key_cost(blocks));
+        let least = Cost {
+            instructions: 8.0,
+            ..Cost::default()
+        };
+        let costs = self.stages.iter().map(|stage| stage.cost(&input.machine));
+        let all = costs
+            .clone()
+            .fold(rest + key + least, |sum, cost| sum + cost);
+        let far = |cost: Cost| nearer(&input.machine, cost, all.table_bytes);
+        costs
+            .map(far)
+            .fold(rest + key + least, |sum, cost| sum + cost)
+    }
+
+    pub(crate) fn build(&self, input: &Input<'_>) -> Program {
+        if input.rows.is_empty() {
+            return empty(input);
+        }
+        emit::build(input, &self.stages, self.rest.as_ref())
+    }
+}
+
+/// The cost of a group in lines and loads of tables of `all_bytes`: every lookup reads all groups, so the tables of a small one
+/// stay in near caches beside those of a large one.
+fn nearer(machine: &Machine, group: Cost, all_bytes: usize) -> Cost {
+    let nanoseconds =
+        |cost: Cost| machine.nanoseconds(&cost) - machine.nanoseconds(&Cost::default());
+    let share = |one: Cost| {
+        let of = |table_bytes| nanoseconds(Cost { table_bytes, ..one });
+        of(group.table_bytes) / of(all_bytes)
+    };
+    let line = Cost {
+        lines: 1.0,
+        ..Cost::default()
+    };
+    let load = Cost {
+        dependent_loads: 1.0,
+        ..Cost::default()
+    };
+    Cost {
+        lines: group.lines * share(line),
+        dependent_loads: group.dependent_loads * share(load),
+        ..group
+    }
+}
+
+/// The search for the next group.
+struct Search<'a> {
+    input: &'a Input<'a>,
+    ternaries: &'a Ternaries,
+    /// A sample of the rules that are left, and how many there are for each rule of it.
+    sample: Vec<u32>,
+    scale: f64,
+    /// The bits that indexes are chosen from, and those of the sample.
+    word: Index,
+    gathered: Vec<Ternary>,
+}
+
+impl<'a> Search<'a> {
+    /// A search among the rules that are left, at least one.
+    fn new(input: &'a Input<'a>, ternaries: &'a Ternaries, left: &[u32]) -> Self {
+        let sample = match input.effort {
+            Effort::Fast => 512,
+            Effort::Balanced => 1024,
+            Effort::Best => 4096,
+        };
+        let sample = every(left, sample);
+        let word = Index::new(input.layout(), &ternaries.telling_bits(&sample));
+        let gathered = sample
+            .iter()
+            .map(|&rule| ternaries.gather(rule, &word))
+            .collect();
+        Self {
+            input,
+            ternaries,
+            scale: left.len() as f64 / sample.len() as f64,
+            sample,
+            word,
+            gathered,
+        }
+    }
+
+    /// The settings of the group that is cheapest together with what it leaves over.
+    fn cheapest(&self) -> Option<Settings> {
+        let mut estimates = self.estimates();
+        estimates.sort_by(|a, b| a.0.total_cmp(&b.0));
+        let built = estimates.into_iter().take(MOST_BUILT);
+        let timed =
+            built.filter_map(|(_, settings)| Some((self.built_nanoseconds(&settings)?, settings)));
+        let (_, best) = timed.min_by(|a, b| a.0.total_cmp(&b.0))?;
+        // A sample of every second rule has one bit less to choose.
+        let more_bits = if best.max_bits == 0 {
+            0
+        } else {
+            self.more_bits()
+        };
+        Some(Settings {
+            max_bits: best.max_bits + more_bits,
+            ..best
+        })
+    }
+
+    /// Bits of an index that a sample has no need of.
+    fn more_bits(&self) -> usize {
+        self.scale.log2().round() as usize
+    }
+
+    /// For each filter and limit on wild bits the best settings, with the time that is estimated from the cells alone.
+    fn estimates(&self) -> Vec<(f64, Settings)> {
+        let mut estimates = Vec::new();
+        for levels in self.filters() {
+            let is_let_in = |&&rule: &&u32| self.ternaries.is_specific(rule, levels);
+            let own: Vec<u32> = self.sample.iter().filter(is_let_in).copied().collect();
+            let shape = every(&own, SHAPE_SAMPLE);
+            let rule = |&rule: &u32| self.input.rule(self.input.rows[rule as usize]);
+            let comparison = Comparison::new(self.input.layout(), shape.iter().map(rule));
+            let gathered = self.sample.iter().zip(&self.gathered);
+            let gathered = gathered
+                .filter(|(rule, _)| is_let_in(rule))
+                .map(|(_, &own)| own);
+            let gathered: Vec<Ternary> = gathered.collect();
+            let shut_out = self.sample.len() - own.len();
+            let max_bits = own.len().max(1).ilog2() as usize + 1;
+            for max_wild in MAX_WILD {
+                let aim = Aim {
+                    capacity: self.input.machine.lanes.into(),
+                    max_bits: max_bits.min(MAX_INDEX_BITS.saturating_sub(self.more_bits())),
+                    max_wild,
+                };
+                let steps = choose(gathered.clone(), all_bits(&self.word), &aim);
+                let ways = steps.iter().enumerate().flat_map(|(max_bits, step)| {
+                    (1..=MAX_BLOCKS).map(move |blocks| (max_bits, step, blocks))
+                });
+                let timed = ways.filter_map(|(max_bits, step, blocks)| {
+                    let time = self.nanoseconds(&comparison, step, shut_out, blocks)?;
+                    Some((
+                        time,
+                        Settings {
+                            levels,
+                            max_wild,
+                            max_bits,
+                            blocks,
+                        },
+                    ))
+                });
+                estimates.extend(timed.min_by(|a, b| a.0.total_cmp(&b.0)));
+            }
+        }
+        estimates
+    }
+
+    /// The time of the group of the sample, built; `None` where it takes too few.
+    fn built_nanoseconds(&self, settings: &Settings) -> Option<f64> {
+        let group = Group::new(
+            self.input,
+            self.ternaries,
+            &self.sample,
+            &self.word,
+            settings,
+        );
+        let lost = group.left_over.len();
+        let mut cost = Stage::new(self.input, group).cost(&self.input.machine);
+        cost.table_bytes = (cost.table_bytes as f64 * self.scale) as usize;
+        self.with_further(&cost, lost)
+    }
+
+    /// The filters that let in a good share of the sample, each another one: in which fields rules have to be how specific.
+    fn filters(&self) -> Vec<u32> {
+        let fields = self.input.layout().fields().len();
+        let one_field = |field: usize| [1 << (2 * field), 3 << (2 * field)];
+        let one: Vec<u32> = (0..fields).flat_map(one_field).collect();
+        let pairs = one
+            .iter()
+            .enumerate()
+            .flat_map(|(i, a)| one[..i].iter().map(move |b| a | b));
+        let mut counts: Vec<usize> = Vec::new();
+        let mut filters: Vec<u32> = std::iter::once(0)
+            .chain(one.iter().copied())
+            .chain(pairs)
+            .collect();
+        filters.retain(|&levels| {
+            let is_let_in = |&&rule: &&u32| self.ternaries.is_specific(rule, levels);
+            let count = self.sample.iter().filter(is_let_in).count();
+            let is_another = |known: &usize| known.abs_diff(count) > self.sample.len() / 32;
+            let is_new = 8 * count >= self.sample.len() && counts.iter().all(is_another);
+            if is_new || levels == 0 {
+                counts.push(count);
+            }
+            is_new || levels == 0
+        });
+        filters
+    }
+
+    /// The estimated time of a group with an index that achieves `step`, where the filter shuts out so many rules of the
+    /// sample; `None` where it takes too few.
+    fn nanoseconds(
+        &self,
+        comparison: &Comparison,
+        step: &Step,
+        shut_out: usize,
+        blocks: usize,
+    ) -> Option<f64> {
+        let machine = &self.input.machine;
+        let capacity = (blocks * usize::from(machine.lanes)) as f64;
+        // Leaves are filled to about five sixths.
+        let leaves = self.scale * 1.2 * step.placed as f64 / capacity + 1.0;
+        let index = match step.mask {
+            0 => Cost::default(),
+            mask => {
+                let entries = self.scale * 2f64.powi(mask.count_ones() as i32);
+                let gather = Cost {
+                    instructions: 10.0,
+                    ..Cost::default()
+                };
+                gather + path_cost((2.0 * entries) as usize)
+            }
+        };
+        let cost = index + leaf_cost(comparison, machine, blocks, leaves as usize);
+        self.with_further(&cost, shut_out + step.given_up + step.overflow[blocks - 1])
+    }
+
+    /// The time of a group of that cost and of what it leaves over, so many rules of the sample; `None` where it takes too few.
+    fn with_further(&self, group: &Cost, left_over: usize) -> Option<f64> {
+        let left_over = left_over as f64;
+        (left_over <= (1.0 - MIN_SHARE) * self.sample.len() as f64).then(|| {
+            self.input.machine.nanoseconds(group) + self.further_nanoseconds(self.scale * left_over)
+        })
+    }
+
+    /// The estimated time for so many rules in further groups: smooth in their number, so that the search is not misled by
+    /// steps. Fitted to the plans of the nine ClassBench sets (2026-11-30).
+    fn further_nanoseconds(&self, rules: f64) -> f64 {
+        let blocks = rules / f64::from(self.input.machine.lanes);
+        if blocks <= 2.0 {
+            1.8 * blocks
+        } else {
+            3.6 + 2.6 * (blocks / 2.0).log2()
+        }
+    }
+}

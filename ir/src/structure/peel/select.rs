@@ -1,0 +1,189 @@
+//! Choosing the bits of an index, one after the other.
+//!
+//! Each bit halves the cells; a rule goes to one half, or to both where the bit is wild in it. The next bit is the one that
+//! leaves the cells best filled, as in [`bits`](crate::structure::bits):
+//!
+//! ```text
+//! f(x) = max(0, x - capacity / 2)^2 + x        summed over all cells
+//! ```
+//!
+//! What makes it quick: a cell's rules are counted for all 64 candidates at once, eight counters in a word; and rules in
+//! cells that are small enough already are kept in one heap, since another bit can only copy them.
+
+use super::ternary::Ternary;
+
+/// What the bits shall achieve.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Aim {
+    /// Rules that a cell should hold at most.
+    pub(super) capacity: usize,
+    /// Most bits.
+    pub(super) max_bits: usize,
+    /// A rule that is wild in more of the chosen bits is given up: it would be copied to too many cells.
+    pub(super) max_wild: u32,
+}
+
+/// One more bit, and what the bits so far achieve.
+pub(super) struct Step {
+    /// The bits so far.
+    pub(super) mask: u64,
+    /// Rules in all cells together.
+    pub(super) placed: usize,
+    /// Rules that have been given up.
+    pub(super) given_up: usize,
+    /// Rules that find their cell full where it holds 1, 2, ... times the capacity.
+    pub(super) overflow: [usize; MAX_BLOCKS],
+}
+
+/// Most blocks of a leaf.
+pub(super) const MAX_BLOCKS: usize = 4;
+
+/// What a rule that is given up counts for, in rules kept in a cell that is not too full.
+const GIVEN_UP: u64 = 4;
+
+/// For each of 64 bits, how many of the words have it.
+pub(super) fn count_bits(words: impl Iterator<Item = u64>) -> [u32; 64] {
+    const LOW: u64 = 0x0101_0101_0101_0101;
+    let mut totals = [0; 64];
+    // Byte k of number j counts bit 8k + j.
+    let mut counters = [0u64; 8];
+    let mut flush = |counters: &mut [u64; 8]| {
+        for (j, counter) in counters.iter_mut().enumerate() {
+            for (k, count) in counter.to_le_bytes().into_iter().enumerate() {
+                totals[8 * k + j] += u32::from(count);
+            }
+            *counter = 0;
+        }
+    };
+    for (i, word) in words.enumerate() {
+        if i % 255 == 254 {
+            flush(&mut counters);
+        }
+        for (j, counter) in counters.iter_mut().enumerate() {
+            *counter += word >> j & LOW;
+        }
+    }
+    flush(&mut counters);
+    totals
+}
+
+/// Chooses bits out of `out_of` that split `rules` into cells; yields all steps.
+pub(super) fn choose(rules: Vec<Ternary>, out_of: u64, aim: &Aim) -> Vec<Step> {
+    let badness = |count: u32| {
+        let over = u64::from((2 * count).saturating_sub(aim.capacity as u32));
+        over * over / 4 + u64::from(count)
+    };
+    let mut steps = Vec::new();
+    let (mut chosen, mut given_up) = (0u64, 0);
+    let mut cells = vec![rules];
+    // The rules of all cells that are small enough.
+    let mut settled: Vec<Ternary> = Vec::new();
+    loop {
+        cells.retain_mut(|cell| {
+            let is_open = cell.len() > aim.capacity;
+            if !is_open {
+                settled.append(cell);
+            }
+            is_open
+        });
+        let placed = settled.len() + cells.iter().map(Vec::len).sum::<usize>();
+        let over = |blocks: usize| -> usize {
+            cells
+                .iter()
+                .map(|cell| cell.len().saturating_sub(blocks * aim.capacity))
+                .sum()
+        };
+        let overflow = std::array::from_fn(|i| over(i + 1));
+        steps.push(Step {
+            mask: chosen,
+            placed,
+            given_up,
+            overflow,
+        });
+        if cells.is_empty() || steps.len() > aim.max_bits {
+            return steps;
+        }
+        let is_full = |rule: &Ternary| rule.wild(chosen) >= aim.max_wild;
+        let (scores, current) = score(&cells, &settled, is_full, badness);
+        let left = out_of & !chosen;
+        let best = (0..64)
+            .filter(|bit| left >> bit & 1 == 1)
+            .min_by_key(|&bit| scores[bit]);
+        let Some(bit) = best.filter(|&bit| scores[bit] < current) else {
+            return steps;
+        };
+        let is_wild = |rule: &Ternary| rule.care >> bit & 1 == 0;
+        let is_kept = |rule: &Ternary| !is_wild(rule) || !is_full(rule);
+        let mut dropped = 0;
+        for rules in cells.iter_mut().chain([&mut settled]) {
+            dropped += rules.len();
+            rules.retain(is_kept);
+            dropped -= rules.len();
+        }
+        // A rule had a copy for each combination of its wild bits.
+        given_up += dropped >> aim.max_wild.min(31);
+        let half = |cell: &[Ternary], side: u64| -> Vec<Ternary> {
+            let goes = |rule: &&Ternary| is_wild(rule) || rule.value >> bit & 1 == side;
+            cell.iter().filter(goes).copied().collect()
+        };
+        cells = cells
+            .iter()
+            .flat_map(|cell| [half(cell, 0), half(cell, 1)])
+            .collect();
+        for i in 0..settled.len() {
+            if is_wild(&settled[i]) {
+                settled.push(settled[i]);
+            }
+        }
+        chosen |= 1 << bit;
+    }
+}
+
+/// How bad the cells would be with each of 64 bits, and how bad they are without another one.
+fn score(
+    cells: &[Vec<Ternary>],
+    settled: &[Ternary],
+    is_full: impl Fn(&Ternary) -> bool,
+    badness: impl Fn(u32) -> u64,
+) -> ([u64; 64], u64) {
+    let settled_cares = count_bits(settled.iter().map(|rule| rule.care));
+    // Another bit makes no settled cell better, but copies the rules that are wild in it.
+    let mut scores = settled_cares.map(|cares| settled.len() as u64 - u64::from(cares));
+    let mut current = 0;
+    for cell in cells {
+        let count = cell.len() as u32;
+        current += badness(count);
+        let cares = count_bits(cell.iter().map(|rule| rule.care));
+        let ones = count_bits(cell.iter().map(|rule| rule.value));
+        let full = cell.iter().filter(|rule| is_full(rule));
+        let full_count = full.clone().count() as u32;
+        let full_cares = if full_count == 0 {
+            [0; 64]
+        } else {
+            count_bits(full.map(|rule| rule.care))
+        };
+        for (bit, score) in scores.iter_mut().enumerate() {
+            let given_up = full_count - full_cares[bit];
+            let both = count - cares[bit] - given_up;
+            let ones = ones[bit];
+            *score += badness(cares[bit] - ones + both)
+                + badness(ones + both)
+                + GIVEN_UP * u64::from(given_up);
+        }
+    }
+    (scores, current)
+}
+
+/// The bits of `word` that `mask` has, gathered at the low end.
+pub(super) fn gather(word: u64, mask: u64) -> u64 {
+    let (mut gathered, mut left, mut at) = (0, mask, 0);
+    while left != 0 {
+        let start = left.trailing_zeros();
+        let run = (left >> start).trailing_ones();
+        let bits = u64::MAX >> (64 - run);
+        gathered |= (word >> start & bits) << at;
+        at += run;
+        left &= !(bits << start);
+    }
+    gathered
+}
