@@ -1,25 +1,15 @@
-//! The instructions of the AVX-512 tier and their bytes, which dynasm does not know: EVEX for lanes, VEX for masks alone.
-//!
-//! ```text
-//! EVEX   62 | R X B R' 0 mmm | W vvvv 1 pp | z L'L b V' aaa | opcode | ModRM [SIB] [displacement] [immediate]
-//! VEX    c5 | R vvvv L pp    | opcode      | ModRM
-//! ```
-//!
-//! R X B R' V' and vvvv are the high bits of register numbers and a whole one, all inverted; aaa is the mask under which the
-//! instruction works, 0 for none. A displacement of one byte counts in units of what the instruction reads.
+//! The instructions of the AVX-512 tier and their opcodes: EVEX for lanes, VEX for masks alone.
 //!
 //! Here is what lowering uses and no more: vector registers are the sixteen that VEX names too, so that the shorter AVX2 forms
 //! serve wherever eight lanes make no mask. Masks live in k1 to k7, where comparisons put them: as a general register each
 //! would cost a `kmov`, and could not be what the next comparison works under, which is how masks are anded for nothing.
 //! `vpternlogd` only makes ones: its other uses save nothing where operands come from memory, one an instruction.
 
-use dynasmrt::relocations::{Relocation, RelocationKind, RelocationSize};
-use dynasmrt::x64::X64Relocation;
-use dynasmrt::{DynasmApi, DynasmLabelApi};
-
-use super::emit::Buffer;
+use super::encode::Length::{self, L128, L256, L512};
+use super::encode::{Buffer, NONE, op};
 use super::inst::{
-    Address, Class, Inst, Narrow, Piece, Reg, Role, for_each_register, instructions, operations,
+    Address, Class, Inst, Narrow, Piece, Reg, Role, Size, for_each_register, instructions,
+    operations,
 };
 
 operations!(
@@ -157,10 +147,10 @@ impl Avx512 {
 /// Appends `inst`, whose registers are all physical.
 pub(super) fn emit(b: &mut Buffer, inst: &Avx512) {
     match *inst {
-        Avx512::Mov { dst, src } => WIDE.emit(b, MOV_ALIGNED, dst, LaneSource::Reg(src)),
-        Avx512::Load { dst, address } => WIDE.emit(b, MOV, dst, LaneSource::Mem(address)),
+        Avx512::Mov { dst, src } => op(0x66_00_0f_6f, dst, src).evex(b, L512, NONE, NONE),
+        Avx512::Load { dst, address } => op(0xf3_00_0f_6f, dst, address).evex(b, L512, NONE, NONE),
         Avx512::Broadcast { lanes, dst, src } => {
-            Evex { lanes, ..WIDE }.emit(b, BROADCAST, dst, LaneSource::Reg(src));
+            op(0x66_0f_38_7c, dst, src).evex(b, lanes.length(), NONE, NONE);
         }
         Avx512::BroadcastLoad {
             dst,
@@ -168,12 +158,12 @@ pub(super) fn emit(b: &mut Buffer, inst: &Avx512) {
             piece,
         } => {
             let (opcode, unit) = match piece {
-                Piece::B1 => (BROADCAST_1, 1),
-                Piece::B2 => (BROADCAST_2, 2),
-                Piece::B4 => (BROADCAST_4, 4),
+                Piece::B1 => (0x66_0f_38_78, 1),
+                Piece::B2 => (0x66_0f_38_79, 2),
+                Piece::B4 => (0x66_0f_38_58, 4),
             };
-            let unit = Some(unit);
-            Evex { unit, ..WIDE }.emit(b, opcode, dst, LaneSource::Mem(address));
+            let op = op(opcode, dst, address).unit(unit);
+            op.evex(b, L512, NONE, NONE);
         }
         Avx512::WidenLoad {
             dst,
@@ -181,253 +171,88 @@ pub(super) fn emit(b: &mut Buffer, inst: &Avx512) {
             narrow,
         } => {
             let (opcode, unit) = match narrow {
-                Narrow::B1 => (WIDEN_1, 16),
-                Narrow::B2 => (WIDEN_2, 32),
+                Narrow::B1 => (0x66_0f_38_31, 16),
+                Narrow::B2 => (0x66_0f_38_33, 32),
             };
-            let unit = Some(unit);
-            Evex { unit, ..WIDE }.emit(b, opcode, dst, LaneSource::Mem(address));
+            let op = op(opcode, dst, address).unit(unit);
+            op.evex(b, L512, NONE, NONE);
         }
-        Avx512::Ones { lanes, dst } => Evex {
-            lanes,
-            a: Some(dst),
-            immediate: Some(0xff),
-            ..WIDE
+        Avx512::Ones { lanes, dst } => {
+            let op = op(0x66_0f_3a_25, dst, dst).byte(0xff);
+            op.evex(b, lanes.length(), dst, NONE);
         }
-        .emit(b, TERNARY_LOGIC, dst, LaneSource::Reg(dst)),
         Avx512::Lanewise {
-            op,
+            op: operation,
             lanes,
             dst,
             a,
             b: second,
         } => {
-            let opcode = match op {
-                Lanewise::And => AND,
-                Lanewise::Xor => XOR,
-                Lanewise::Sub => SUB,
-                Lanewise::ShuffleBytes => SHUFFLE_BYTES,
+            let opcode = match operation {
+                Lanewise::And => 0x66_00_0f_db,
+                Lanewise::Xor => 0x66_00_0f_ef,
+                Lanewise::Sub => 0x66_00_0f_fa,
+                Lanewise::ShuffleBytes => 0x66_0f_38_00,
             };
-            let a = Some(a);
-            Evex { lanes, a, ..WIDE }.emit(b, opcode, dst, second);
+            op(opcode, dst, second).evex(b, lanes.length(), a, NONE);
         }
         Avx512::MaskedMin {
             lanes,
             dst,
             mask,
             src,
-        } => Evex {
-            lanes,
-            a: Some(dst),
-            under: Some(mask),
-            ..WIDE
-        }
-        .emit(b, MIN, dst, src),
-        Avx512::UpperHalf { dst, src } => Evex {
-            immediate: Some(1),
-            ..WIDE
-        }
+        } => op(0x66_0f_38_3b, dst, src).evex(b, lanes.length(), dst, mask),
         // What is written is the operand that might be in memory.
-        .emit(b, EXTRACT, src, LaneSource::Reg(dst)),
+        Avx512::UpperHalf { dst, src } => {
+            let op = op(0x66_0f_3a_3b, src, dst).size(Size::S64).byte(1);
+            op.evex(b, L512, NONE, NONE);
+        }
         Avx512::Compare {
-            op,
+            op: comparison,
             lanes,
             dst,
             under,
             a,
             b: second,
         } => {
-            let (opcode, immediate) = match op {
-                Comparison::Equal => (EQUAL, None),
-                Comparison::AtMost => (COMPARE, Some(2)),
-                Comparison::AtLeast => (COMPARE, Some(5)),
-                Comparison::Disjoint => (DISJOINT, None),
+            let op = match comparison {
+                Comparison::Equal => op(0x66_00_0f_76, dst, second),
+                Comparison::AtMost => op(0x66_0f_3a_1e, dst, second).byte(2),
+                Comparison::AtLeast => op(0x66_0f_3a_1e, dst, second).byte(5),
+                Comparison::Disjoint => op(0xf3_0f_38_27, dst, second),
             };
-            Evex {
-                lanes,
-                a: Some(a),
-                under,
-                immediate,
-                ..WIDE
-            }
-            .emit(b, opcode, dst, second);
+            op.evex(b, lanes.length(), a, under.unwrap_or(NONE));
         }
-        Avx512::MaskMov { dst, src } => vex(b, 0x90, 0, dst, Reg::mask(0), src),
+        Avx512::MaskMov { dst, src } => op(0x0f_90, dst, src).vex(b, L128, NONE),
         Avx512::MaskOp {
-            op,
+            op: operation,
             dst,
             a,
             b: second,
         } => {
-            let opcode = match op {
-                MaskOp::And => 0x41,
-                MaskOp::AndNot => 0x42,
-                MaskOp::Or => 0x45,
-                MaskOp::Xor => 0x47,
+            let opcode = match operation {
+                MaskOp::And => 0x0f_41,
+                MaskOp::AndNot => 0x0f_42,
+                MaskOp::Or => 0x0f_45,
+                MaskOp::Xor => 0x0f_47,
             };
-            vex(b, opcode, VEX_L, dst, a, second);
+            op(opcode, dst, second).vex(b, L256, a);
         }
         Avx512::MaskBits { lanes, dst, src } => {
-            let prefix = match lanes {
-                Lanes::X8 => P66,
-                Lanes::X16 => 0,
+            let opcode = match lanes {
+                Lanes::X8 => 0x66_00_0f_93,
+                Lanes::X16 => 0x0f_93,
             };
-            vex(b, 0x93, prefix, dst, Reg::mask(0), src);
+            op(opcode, dst, src).vex(b, L128, NONE);
         }
     }
 }
 
-/// An opcode: its map (1 to 3 for 0f, 0f38, 0f3a), its prefix (pp) and the bit W.
-#[derive(Clone, Copy)]
-struct Opcode(u8, u8, u8, u8);
-
-const P66: u8 = 1;
-const PF3: u8 = 2;
-
-const MOV_ALIGNED: Opcode = Opcode(1, P66, 0, 0x6f);
-const MOV: Opcode = Opcode(1, PF3, 0, 0x6f);
-const BROADCAST: Opcode = Opcode(2, P66, 0, 0x7c);
-const BROADCAST_1: Opcode = Opcode(2, P66, 0, 0x78);
-const BROADCAST_2: Opcode = Opcode(2, P66, 0, 0x79);
-const BROADCAST_4: Opcode = Opcode(2, P66, 0, 0x58);
-const WIDEN_1: Opcode = Opcode(2, P66, 0, 0x31);
-const WIDEN_2: Opcode = Opcode(2, P66, 0, 0x33);
-const TERNARY_LOGIC: Opcode = Opcode(3, P66, 0, 0x25);
-const AND: Opcode = Opcode(1, P66, 0, 0xdb);
-const XOR: Opcode = Opcode(1, P66, 0, 0xef);
-const SUB: Opcode = Opcode(1, P66, 0, 0xfa);
-const MIN: Opcode = Opcode(2, P66, 0, 0x3b);
-const SHUFFLE_BYTES: Opcode = Opcode(2, P66, 0, 0x00);
-const EXTRACT: Opcode = Opcode(3, P66, 1, 0x3b);
-const EQUAL: Opcode = Opcode(1, P66, 0, 0x76);
-const COMPARE: Opcode = Opcode(3, P66, 0, 0x1e);
-const DISJOINT: Opcode = Opcode(2, PF3, 0, 0x27);
-
-/// What an EVEX instruction has beside its opcode and the operands in ModRM.
-#[derive(Clone, Copy)]
-struct Evex {
-    lanes: Lanes,
-    /// The operand in vvvv.
-    a: Option<Reg>,
-    under: Option<Reg>,
-    immediate: Option<u8>,
-    /// Bytes of the operand in memory, where that is not what the lanes and the operand say.
-    unit: Option<i32>,
-}
-
-/// What an instruction on sixteen lanes has beside its two operands, if nothing.
-const WIDE: Evex = Evex {
-    lanes: Lanes::X16,
-    a: None,
-    under: None,
-    immediate: None,
-    unit: None,
-};
-
-impl Evex {
-    fn emit(self, b: &mut Buffer, opcode: Opcode, reg: Reg, rm: LaneSource) {
-        let Opcode(map, prefix, w, opcode) = opcode;
-        let (index_high, base_high) = match rm {
-            LaneSource::Reg(rm) => (0, high(rm)),
-            LaneSource::Mem(address) | LaneSource::Splat(address) => match address {
-                Address::Base { base, .. } => (0, high(base)),
-                Address::Indexed { base, index, .. } => (high(index), high(base)),
-                Address::Pool { .. } => (0, 0),
-            },
-        };
-        let (length, bytes) = match self.lanes {
-            Lanes::X8 => (0b01, 32),
-            Lanes::X16 => (0b10, 64),
-        };
-        let is_splat = matches!(rm, LaneSource::Splat(_));
-        let a = self.a.map_or(0, Reg::encoding);
-        let under = self.under.map_or(0, Reg::encoding);
-        // R' and V', inverted, stand for registers below 16.
-        b.assembler.extend([
-            0x62,
-            (high(reg) << 7 | index_high << 6 | base_high << 5) ^ 0b1110_0000 | 1 << 4 | map,
-            w << 7 | (a ^ 0b1111) << 3 | 1 << 2 | prefix,
-            length << 5 | u8::from(is_splat) << 4 | 1 << 3 | under,
-            opcode,
-        ]);
-        let reg = (reg.encoding() & 7) << 3;
-        match rm {
-            LaneSource::Reg(rm) => b.assembler.push(0b11 << 6 | reg | rm.encoding() & 7),
-            LaneSource::Mem(address) => self.memory(b, reg, address, self.unit.unwrap_or(bytes)),
-            LaneSource::Splat(address) => self.memory(b, reg, address, 4),
-        }
-        if let Some(immediate) = self.immediate {
-            b.assembler.push(immediate);
-        }
-        if let LaneSource::Mem(Address::Pool { offset })
-        | LaneSource::Splat(Address::Pool { offset }) = rm
-        {
-            // The four bytes ahead of the immediate, relative to the end of the instruction.
-            let field = 4 + u8::from(self.immediate.is_some());
-            let (pool, offset) = (b.pool, offset as isize);
-            let kind = X64Relocation::from_size(RelocationKind::Relative, RelocationSize::DWord);
-            b.assembler.dynamic_relocation(pool, offset, field, 0, kind);
+impl Lanes {
+    fn length(self) -> Length {
+        match self {
+            Self::X8 => L256,
+            Self::X16 => L512,
         }
     }
-
-    /// ModRM, with `reg` in its place, and what follows it.
-    fn memory(self, b: &mut Buffer, reg: u8, address: Address, unit: i32) {
-        const SIB: u8 = 0b100;
-        const NO_INDEX: u8 = 0b100 << 3;
-        const RIP: u8 = 0b101;
-        let (base, sib, disp) = match address {
-            Address::Pool { .. } => {
-                b.assembler.extend([reg | RIP, 0, 0, 0, 0]);
-                return;
-            }
-            Address::Base { base, disp } => {
-                let base = base.encoding() & 7;
-                // rsp and r12 stand for an SIB byte.
-                (base, (base == SIB).then_some(NO_INDEX | base), disp)
-            }
-            Address::Indexed {
-                base,
-                index,
-                scale,
-                disp,
-            } => {
-                let base = base.encoding() & 7;
-                let sib = (scale as u8) << 6 | (index.encoding() & 7) << 3 | base;
-                (base, Some(sib), disp)
-            }
-        };
-        let short = (disp % unit == 0)
-            .then(|| i8::try_from(disp / unit).ok())
-            .flatten();
-        let mode = match short {
-            // Without a displacement, rbp and r13 stand for something else.
-            Some(0) if base != RIP => 0b00,
-            Some(_) => 0b01,
-            None => 0b10,
-        };
-        let rm = if sib.is_some() { SIB } else { base };
-        b.assembler.push(mode << 6 | reg | rm);
-        if let Some(sib) = sib {
-            b.assembler.push(sib);
-        }
-        match (mode, short) {
-            (0b00, _) => {}
-            (_, Some(short)) => b.assembler.push(short.cast_unsigned()),
-            (_, None) => b.assembler.extend(disp.to_le_bytes()),
-        }
-    }
-}
-
-/// The bit of VEX that tells `k` instructions of three operands from those of two.
-const VEX_L: u8 = 1 << 2;
-
-/// An instruction of the map 0f on masks; `reg` may also be a general register.
-fn vex(b: &mut Buffer, opcode: u8, prefix: u8, reg: Reg, a: Reg, rm: Reg) {
-    let inverted = (high(reg) << 7 | a.encoding() << 3) ^ 0b1111_1000;
-    let modrm = 0b11 << 6 | (reg.encoding() & 7) << 3 | rm.encoding();
-    b.assembler.extend([0xc5, inverted | prefix, opcode, modrm]);
-}
-
-/// The bit of a register's number that a prefix has.
-fn high(reg: Reg) -> u8 {
-    reg.encoding() >> 3
 }

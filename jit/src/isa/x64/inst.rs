@@ -280,7 +280,7 @@ Inst {
 
     /// `xor dst, dst`: dst = 0; spoils the flags.
     Zero { dst: Reg },
-    /// `mov dst, imm` with all 64 bits of dst set, in the shorter of its two forms.
+    /// `mov dst, imm` with all 64 bits of dst set, in the shortest of its three forms.
     MovImm { dst: Reg, imm: u64 },
     /// `mov dst, imm64`, to be filled in with the address of a table in the region.
     TableAddress { dst: Reg, table: TableId },

@@ -1,7 +1,7 @@
 //! x86-64 with AVX2, or with AVX-512 (`evex`).
 //!
 //! ```text
-//! VerifiedProgram -> lower (inst, uses) -> Body on virtual registers -> regs -> steps -> emit, once for each entry (abi)
+//! VerifiedProgram -> lower (inst, uses) -> Body on virtual registers -> regs -> steps -> emit (encode) for each entry (abi)
 //! ```
 //!
 //! The body of a lookup is lowered and assigned once. Each of the three entries is the body with the code around it that
@@ -9,6 +9,7 @@
 
 mod abi;
 mod emit;
+mod encode;
 mod evex;
 mod frame;
 mod inst;

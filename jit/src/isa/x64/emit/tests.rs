@@ -2,6 +2,7 @@
 //! compared with what was meant: mnemonic, registers, addresses, immediates and sizes.
 
 mod avx512;
+mod shortest;
 
 use std::collections::BTreeSet;
 
@@ -132,7 +133,8 @@ fn meant(inst: Inst) -> (Mnemonic, Vec<Operand>) {
         Inst::MovImm { dst, imm } => (M::Mov, vec![r64(dst), Imm(imm as i64)]),
         Inst::TableAddress { dst, .. } => (M::Mov, vec![r64(dst), Imm(0)]),
         Inst::Mov { dst, src, size } => (M::Mov, vec![general(size, dst), general(size, src)]),
-        // The same either way round; the decoder puts the ModRM operand first.
+        // The same either way round; the decoder puts rax last, or else the ModRM operand first.
+        Inst::Xchg { a, b } if b == Reg::general(0) => (M::Xchg, vec![r64(a), r64(b)]),
         Inst::Xchg { a, b } => (M::Xchg, vec![r64(b), r64(a)]),
         Inst::Lea { dst, address } => (M::Lea, vec![r64(dst), memory(address, 0)]),
         Inst::Load {
@@ -299,7 +301,7 @@ fn meant(inst: Inst) -> (Mnemonic, Vec<Operand>) {
     }
 }
 
-/// Addresses of every kind: displacements of one byte and of four, all scales, low and high registers.
+/// Addresses of every kind: displacements of no byte, of one and of four, all scales, low and high registers.
 fn addresses() -> Vec<Address> {
     let mut all = vec![Address::Pool { offset: 0 }, Address::Pool { offset: 96 }];
     for base in GENERAL.map(Reg::general).into_iter().chain([RSP]) {
@@ -307,12 +309,15 @@ fn addresses() -> Vec<Address> {
             [0, 127, 128, -128, -129, i32::MAX, i32::MIN].map(|disp| Address::Base { base, disp }),
         );
         for index in GENERAL.map(Reg::general) {
-            all.extend(Scale::ALL.iter().map(|&scale| Address::Indexed {
-                base,
-                index,
-                scale,
-                disp: 0x1234,
-            }));
+            let disps = [0, 127, -129, 0x1234];
+            all.extend(
+                std::iter::zip(Scale::ALL, disps).map(|(&scale, disp)| Address::Indexed {
+                    base,
+                    index,
+                    scale,
+                    disp,
+                }),
+            );
         }
     }
     all
