@@ -203,6 +203,11 @@ impl ScalarComparison {
         })
     }
 
+    /// Whether some key can match `rule`: fields that overlap in the key may contradict each other.
+    pub(crate) fn is_possible(&self, rule: &Rule) -> bool {
+        self.key_bits(rule).is_some()
+    }
+
     /// The numbers of `rule` for the columns, in their order; `None` where no key can match it.
     pub(crate) fn numbers(&self, rule: &Rule) -> Option<Vec<u64>> {
         let bits = self.key_bits(rule)?;
