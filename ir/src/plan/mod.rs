@@ -183,16 +183,6 @@ impl Decision {
         self.lanes
     }
 
-    /// The estimated time of a lookup, in nanoseconds.
-    fn nanoseconds(&self) -> f64 {
-        let chosen = self
-            .candidates
-            .iter()
-            .find(|c| c.structure == self.structure);
-        let estimate = chosen.and_then(|c| c.estimate.as_ref().ok());
-        estimate.map_or(f64::INFINITY, |estimate| estimate.nanoseconds)
-    }
-
     /// Rules of the rule set.
     #[must_use]
     pub fn rules(&self) -> usize {
@@ -354,78 +344,30 @@ impl Prepared {
 /// println!("{}", plan.decision());
 /// ```
 pub fn plan(rule_set: &RuleSet, options: &Options) -> Result<Plan, PlanError> {
-    let mut narrower = *options;
-    narrower.machine.lanes = 8;
-    let plan = plan_for_lanes(rule_set, options);
-    if options.machine.lanes <= narrower.machine.lanes {
-        return plan;
-    }
-    // Wide vectors compare more rules at once, and make rows larger that have fewer.
-    match (plan, plan_for_lanes(rule_set, &narrower)) {
-        (Ok(wide), Ok(narrow)) if narrow.decision.nanoseconds() <= wide.decision.nanoseconds() => {
-            Ok(narrow)
-        }
-        (Err(_), narrow) => narrow,
-        (wide, _) => wide,
-    }
-}
-
-/// The plan for vectors of as many lanes as the machine has.
-fn plan_for_lanes(rule_set: &RuleSet, options: &Options) -> Result<Plan, PlanError> {
     let input = normalise(rule_set, options);
-    let considered = match options.structure {
-        Choice::Auto => ORDER.to_vec(),
-        Choice::Only(structure) => vec![structure],
-    };
-    let mut search = Search {
-        input: &input,
-        budget: options
-            .table_budget
-            .min(usize::try_from(MAX_TABLE_BYTES).unwrap_or(usize::MAX)),
-        best: None,
-    };
-    let mut candidates: Vec<Candidate> = considered
-        .into_iter()
-        .map(|structure| Candidate {
-            structure,
-            estimate: search.consider(structure),
-        })
+    // Wide vectors compare more rules at once, and make rows larger that have fewer: both are estimated, one is built.
+    let narrower = (input.machine.lanes > 8).then(|| {
+        let mut narrower = input.clone();
+        narrower.machine.lanes = 8;
+        narrower
+    });
+    let mut searches: Vec<Search<'_>> = narrower
+        .iter()
+        .chain([&input])
+        .map(|input| Search::new(input, options))
         .collect();
-    while let Some((_, structure, ready)) = search.best.take() {
-        match ready.build(&input) {
-            Ok(program) => {
-                let program =
-                    verify(program).map_err(|error| PlanError::Invalid { structure, error })?;
-                let live_rules = input.rows.len() + usize::from(input.default.is_some());
-                let decision = Decision {
-                    structure,
-                    lanes: options.machine.lanes,
-                    rules: rule_set.len(),
-                    live_rules,
-                    candidates,
-                    is_cut_short: !input.work.is_left(),
-                };
-                return Ok(Plan { program, decision });
-            }
-            Err(refusal) => {
-                // What was dearer than this one has its chance again.
-                for candidate in &mut candidates {
-                    match candidate.estimate {
-                        _ if candidate.structure == structure => {
-                            candidate.estimate = Err(refusal.clone())
-                        }
-                        Ok(_) | Err(Refusal::Slower { .. }) => {
-                            candidate.estimate = search.consider(candidate.structure)
-                        }
-                        Err(_) => {}
-                    }
-                }
-            }
+    while searches.iter().any(|search| search.best.is_some()) {
+        let cheapest = searches
+            .iter_mut()
+            .min_by(|a, b| a.nanoseconds().total_cmp(&b.nanoseconds()));
+        if let Some(plan) = cheapest.map_or(Ok(None), Search::build)? {
+            return Ok(plan);
         }
     }
-    let refusals = candidates
-        .into_iter()
-        .filter_map(|c| c.estimate.err().map(|refusal| (c.structure, refusal)));
+    let refusals = searches[0]
+        .candidates
+        .iter()
+        .filter_map(|c| Some((c.structure, c.estimate.clone().err()?)));
     Err(PlanError::Refused(refusals.collect()))
 }
 
@@ -443,19 +385,91 @@ const ORDER: [Structure; 9] = [
     Structure::Pipapo,
 ];
 
-/// The search for the cheapest structure.
+/// The search for the cheapest structure with vectors of as many lanes as the machine of the input has.
 struct Search<'a> {
     input: &'a Input<'a>,
+    candidates: Vec<Candidate>,
     /// Most bytes of tables.
     budget: usize,
     /// The nanoseconds of the best so far, which it is, and what it has prepared.
     best: Option<(f64, Structure, Prepared)>,
 }
 
-impl Search<'_> {
+impl<'a> Search<'a> {
+    /// Considers all structures that `options` allows.
+    fn new(input: &'a Input<'a>, options: &Options) -> Self {
+        let mut search = Self {
+            input,
+            candidates: Vec::new(),
+            budget: options
+                .table_budget
+                .min(usize::try_from(MAX_TABLE_BYTES).unwrap_or(usize::MAX)),
+            best: None,
+        };
+        let considered = match options.structure {
+            Choice::Auto => &ORDER[..],
+            Choice::Only(ref structure) => std::slice::from_ref(structure),
+        };
+        for &structure in considered {
+            let estimate = search.consider(structure);
+            search.candidates.push(Candidate {
+                structure,
+                estimate,
+            });
+        }
+        search
+    }
+
+    /// The estimated time of a lookup in the best structure, in nanoseconds.
+    fn nanoseconds(&self) -> f64 {
+        self.best.as_ref().map_or(f64::INFINITY, |best| best.0)
+    }
+
+    /// Builds the best structure; `None` where there is none or it refuses, so that another is the best.
+    fn build(&mut self) -> Result<Option<Plan>, PlanError> {
+        let Some((_, structure, ready)) = self.best.take() else {
+            return Ok(None);
+        };
+        match ready.build(self.input) {
+            Ok(program) => {
+                let program =
+                    verify(program).map_err(|error| PlanError::Invalid { structure, error })?;
+                let decision = Decision {
+                    structure,
+                    lanes: self.input.machine.lanes,
+                    rules: self.input.rule_set.len(),
+                    live_rules: self.input.rows.len() + usize::from(self.input.default.is_some()),
+                    candidates: std::mem::take(&mut self.candidates),
+                    is_cut_short: !self.input.work.is_left(),
+                };
+                Ok(Some(Plan { program, decision }))
+            }
+            Err(refusal) => {
+                self.reconsider(structure, &refusal);
+                Ok(None)
+            }
+        }
+    }
+
+    /// Gives what was dearer than a structure that refused its chance again.
+    fn reconsider(&mut self, refused: Structure, refusal: &Refusal) {
+        for i in 0..self.candidates.len() {
+            let Candidate {
+                structure,
+                estimate,
+            } = &self.candidates[i];
+            let estimate = match estimate {
+                _ if *structure == refused => Err(refusal.clone()),
+                Ok(_) | Err(Refusal::Slower { .. }) => self.consider(*structure),
+                Err(_) => continue,
+            };
+            self.candidates[i].estimate = estimate;
+        }
+    }
+
     /// Prepares a structure, unless it cannot be better than the best so far.
     fn consider(&mut self, structure: Structure) -> Result<Estimate, Refusal> {
-        let least = self.best.as_ref().map_or(f64::INFINITY, |best| best.0);
+        let least = self.nanoseconds();
         let machine = &self.input.machine;
         let at_least = machine.nanoseconds(&Prepared::floor(structure, self.input));
         if at_least > least {

@@ -9,7 +9,7 @@ use std::cell::Cell;
 use super::Effort;
 
 /// Steps that are left.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Work {
     left: Cell<u64>,
 }

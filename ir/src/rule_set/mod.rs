@@ -4,6 +4,7 @@
 //! is its *row*; lookups return rows, and the lowest matching row is the answer.
 
 mod box_tree;
+mod clusters;
 mod overlap;
 mod shadow;
 

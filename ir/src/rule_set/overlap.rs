@@ -7,7 +7,7 @@
 //! other: a sweep after a sort, `O(n log n)`. A mask that is no prefix counts as the interval between its ends.
 //!
 //! **Several fields.** A rule is refused if its lowest or its highest corner is matched by an earlier rule: two questions
-//! to a [`BoxTree`] each. So with `port . port` elements
+//! each, to a [`BoxTree`] of the rule's [cluster](super::clusters). So with `port . port` elements
 //!
 //! ```text
 //! 10-20 . 30-40      stored
@@ -19,6 +19,7 @@
 use std::ops::Range;
 
 use super::box_tree::{BoxTree, Query};
+use super::clusters::clusters;
 use super::{Note, Overlap, is_catch_all};
 use crate::error::RuleSetError;
 use crate::field::Field;
@@ -142,6 +143,29 @@ fn settle_boxes(
     rules: &[&mut StoredRule],
     notes: &mut Vec<Note>,
 ) -> Result<(), RuleSetError> {
+    // Of all rules that are refused, the first one is told.
+    let mut refused: Option<(u32, RuleSetError)> = None;
+    for cluster in clusters(fields, rules.len(), |index| &rules[index].rule) {
+        let members: Vec<&StoredRule> = cluster
+            .iter()
+            .map(|&index| &*rules[index as usize])
+            .collect();
+        if let Err((position, error)) = settle_cluster(fields, &members, notes) {
+            let index = cluster[position];
+            if refused.as_ref().is_none_or(|(first, _)| index < *first) {
+                refused = Some((index, error));
+            }
+        }
+    }
+    refused.map_or(Ok(()), |(_, error)| Err(error))
+}
+
+/// The same for one cluster; an error comes with the position of the first rule that is refused.
+fn settle_cluster(
+    fields: &[Field],
+    rules: &[&StoredRule],
+    notes: &mut Vec<Note>,
+) -> Result<(), (usize, RuleSetError)> {
     let tree = BoxTree::new(fields, rules.len(), |index| &rules[index].rule);
     let earlier_match = |corner: &[u128], index: usize| {
         let query = Query {
@@ -156,18 +180,18 @@ fn settle_boxes(
         };
         let mut unlimited = u64::MAX;
         tree.strongest(&query, &mut unlimited, matches)
-            .map(|earlier| &rules[earlier as usize])
+            .map(|earlier| rules[earlier as usize])
     };
     for (index, stored) in rules.iter().enumerate() {
         let ends = || fields.iter().zip(&stored.rule.matches);
         let lowest: Vec<u128> = ends().map(|(field, found)| found.lower(field)).collect();
         if let Some(earlier) = earlier_match(&lowest, index) {
-            notes.push(repetition(earlier, stored)?);
+            notes.push(repetition(earlier, stored).map_err(|error| (index, error))?);
             continue;
         }
         let highest: Vec<u128> = ends().map(|(field, found)| found.upper(field)).collect();
         if let Some(earlier) = earlier_match(&highest, index) {
-            return Err(clash(earlier, stored));
+            return Err((index, clash(earlier, stored)));
         }
     }
     Ok(())

@@ -5,6 +5,7 @@
 
 use super::RuleSet;
 use super::box_tree::{BoxTree, Query};
+use super::clusters::clusters;
 use crate::rule::{Match, Rule};
 
 /// A rule that can never win.
@@ -19,7 +20,8 @@ pub struct Shadowed {
 impl RuleSet {
     /// The rules that a single stronger rule covers, in winning order.
     ///
-    /// Looks at no more than about `work` pairs of rules, the strongest first; what it does not reach is left out.
+    /// Looks at no more than about `work` pairs of rules, the strongest first among those that overlap; what it does not reach is
+    /// left out.
     #[must_use]
     pub fn shadowed(&self, mut work: u64) -> Vec<Shadowed> {
         let fields = self.layout().fields();
@@ -30,21 +32,26 @@ impl RuleSet {
             .position(|stored| matches_all(&stored.rule))
             .unwrap_or(rules.len());
         let mut shadowed = Vec::new();
-        let tree = BoxTree::new(fields, end, |row| &rules[row].rule);
-        for (row, stored) in (0u32..).zip(&rules[..end]) {
-            let ends = || fields.iter().zip(&stored.rule.matches);
-            let lower: Vec<u128> = ends().map(|(field, found)| found.lower(field)).collect();
-            let upper: Vec<u128> = ends().map(|(field, found)| found.upper(field)).collect();
-            let query = Query {
-                lower: &lower,
-                upper: &upper,
-                stronger_than: row,
-            };
-            let covers = |by: u32| rules[by as usize].rule.covers(&stored.rule, fields);
-            if let Some(by) = tree.strongest(&query, &mut work, covers) {
-                shadowed.push(Shadowed { row, by });
+        for cluster in clusters(fields, end, |row| &rules[row].rule) {
+            let rule = |index: u32| &rules[cluster[index as usize] as usize].rule;
+            let tree = BoxTree::new(fields, cluster.len(), |index| rule(index as u32));
+            for (index, &row) in (0u32..).zip(&cluster) {
+                let ends = || fields.iter().zip(&rule(index).matches);
+                let lower: Vec<u128> = ends().map(|(field, found)| found.lower(field)).collect();
+                let upper: Vec<u128> = ends().map(|(field, found)| found.upper(field)).collect();
+                let query = Query {
+                    lower: &lower,
+                    upper: &upper,
+                    stronger_than: index,
+                };
+                let covers = |by: u32| rule(by).covers(rule(index), fields);
+                if let Some(by) = tree.strongest(&query, &mut work, covers) {
+                    let by = cluster[by as usize];
+                    shadowed.push(Shadowed { row, by });
+                }
             }
         }
+        shadowed.sort_unstable_by_key(|pair| pair.row);
         let by = end as u32;
         shadowed.extend((end + 1..rules.len()).map(|row| Shadowed {
             row: row as u32,

@@ -27,7 +27,7 @@ use crate::program::{BinaryOp, Column, CompareOp, Inst, LaneCompareOp, MISS, Mas
 use crate::rule::{Match, Rule};
 use crate::structure::Cost;
 use crate::structure::windows::{Window, windows};
-use crate::structure::words::{Summary, WordMatch, summarise, word_matches};
+use crate::structure::words::{Summary, WordMatch, falls_apart, summarise, word_match};
 
 /// How words are tested in the lanes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -275,16 +275,13 @@ impl Comparison {
 
     /// The numbers of `rule` for the columns, in their order.
     pub(crate) fn numbers(&self, rule: &Rule, out: &mut Vec<u32>) {
-        let mut wanted = Vec::new();
         for test in &self.tests {
             let condition = &rule.matches[test.field.index()];
             let field = self.layout.field(test.field);
             let ends = (condition.lower(field), condition.upper(field));
-            let words: Vec<Word> = self.layout.words(test.field).collect();
-            let is_split =
-                test.kind != Kind::Wide && word_matches(field, &words, condition, &mut wanted);
+            let words = self.layout.words(test.field);
+            let is_split = test.kind != Kind::Wide && falls_apart(field, words, condition);
             for (word, role) in test.columns() {
-                let of_word = || words.iter().position(|other| *other == word);
                 let wanted = if test.kind == Kind::Wide {
                     WordMatch {
                         lo: word.of(ends.0),
@@ -293,7 +290,7 @@ impl Comparison {
                         value: 0,
                     }
                 } else if is_split {
-                    of_word().map_or(WordMatch::any(word.max()), |i| wanted[i])
+                    word_match(field, word, condition)
                 } else {
                     // What does not fall apart into words has a `Wide` test beside this one.
                     WordMatch::any(word.max())
@@ -312,7 +309,7 @@ impl Comparison {
     }
 
     /// The number of words that have to be spread over the lanes.
-    fn words(&self) -> usize {
+    pub(crate) fn words(&self) -> usize {
         let mut words: Vec<&Word> = self.tests.iter().flat_map(|test| &test.words).collect();
         words.dedup();
         words.len()

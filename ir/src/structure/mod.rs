@@ -157,6 +157,7 @@ impl FromStr for Structure {
 }
 
 /// What a structure is built from: the rules that can win.
+#[derive(Clone)]
 pub(crate) struct Input<'a> {
     pub(crate) rule_set: &'a RuleSet,
     /// Rows of the rules to be found by comparing, the strongest first.

@@ -23,7 +23,7 @@ use crate::key::{KeyLayout, Word};
 use crate::program::{BinaryOp, CompareOp, MISS};
 use crate::rule::{Match, Rule};
 use crate::structure::windows::{Window, windows};
-use crate::structure::words::{WordMatch, summarise, word_matches};
+use crate::structure::words::{WordMatch, falls_apart, summarise, word_match};
 
 /// What is compared of each rule of a group.
 pub(crate) struct ScalarComparison {
@@ -114,14 +114,13 @@ impl ScalarComparison {
 
     /// What `rule` wants of one of the words of `word.field`.
     fn word_match(&self, rule: &Rule, word: Word) -> WordMatch {
-        let mut wanted = Vec::new();
         let condition = &rule.matches[word.field.index()];
-        let words: Vec<Word> = self.layout.long_words(word.field).collect();
         let field = self.layout.field(word.field);
-        match words.iter().position(|other| *other == word) {
-            Some(i) if word_matches(field, &words, condition, &mut wanted) => wanted[i],
-            // What does not fall apart into words has a test of its own.
-            _ => WordMatch::any(word.max()),
+        if falls_apart(field, self.layout.long_words(word.field), condition) {
+            word_match(field, word, condition)
+        } else {
+            // It has a test of its own.
+            WordMatch::any(word.max())
         }
     }
 
@@ -202,6 +201,11 @@ impl ScalarComparison {
             words.reverse();
             words
         })
+    }
+
+    /// Whether some key can match `rule`: fields that overlap in the key may contradict each other.
+    pub(crate) fn is_possible(&self, rule: &Rule) -> bool {
+        self.key_bits(rule).is_some()
     }
 
     /// The numbers of `rule` for the columns, in their order; `None` where no key can match it.

@@ -158,8 +158,8 @@ impl Sieved {
         };
         let verified: Vec<Rule> = rows.iter().map(verified).collect();
         let comparison = ScalarComparison::new(layout, &verified);
-        let contradicts_itself = |rule: &Rule| comparison.numbers(rule).is_none();
-        if comparison.columns().is_empty() || verified.iter().any(contradicts_itself) {
+        let is_possible = |rule: &Rule| comparison.is_possible(rule);
+        if comparison.columns().is_empty() || !verified.iter().all(is_possible) {
             return None;
         }
         let mut rules = vec![None; input.rule_set.len()];

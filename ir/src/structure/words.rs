@@ -71,34 +71,33 @@ impl WordMatch {
     }
 }
 
-/// Writes what a canonical match of a field wants of each of its words to `out`; false where it does not fall apart into words.
-pub(crate) fn word_matches(
+/// Whether a canonical match of a field says the same as what it [wants](word_match) of each of its words.
+pub(crate) fn falls_apart(
     field: &Field,
-    words: &[Word],
+    words: impl Iterator<Item = Word>,
     condition: &Match,
-    out: &mut Vec<WordMatch>,
 ) -> bool {
-    out.clear();
-    if let Match::Mask { value, mask } = *condition {
-        out.extend(
-            words
-                .iter()
-                .map(|w| WordMatch::bits(w.of(mask), w.of(value), w.max())),
-        );
+    if let Match::Mask { .. } = condition {
         return true;
     }
     let (lower, upper) = (condition.lower(field), condition.upper(field));
-    let mut is_decided = false;
-    for word in words {
-        let (lo, hi) = (word.of(lower), word.of(upper));
-        // After the first word whose ends differ, the others must run over everything.
-        if is_decided && (lo, hi) != (0, word.max()) {
-            return false;
-        }
-        is_decided |= lo != hi;
-        out.push(WordMatch::interval(lo, hi, word.max()));
+    // After the first word whose ends differ, the others must run over everything.
+    let mut behind = words
+        .skip_while(|word| word.of(lower) == word.of(upper))
+        .skip(1);
+    behind.all(|word| (word.of(lower), word.of(upper)) == (0, word.max()))
+}
+
+/// What a canonical match that [`falls_apart`] wants of a word of its field.
+pub(crate) fn word_match(field: &Field, word: Word, condition: &Match) -> WordMatch {
+    match *condition {
+        Match::Mask { value, mask } => WordMatch::bits(word.of(mask), word.of(value), word.max()),
+        _ => WordMatch::interval(
+            word.of(condition.lower(field)),
+            word.of(condition.upper(field)),
+            word.max(),
+        ),
     }
-    true
 }
 
 /// What holds for all rules of a group in one word.
@@ -150,21 +149,16 @@ pub(crate) fn summarise<'a>(
     conditions: impl Iterator<Item = &'a Match>,
 ) -> Option<Vec<Summary>> {
     let mut summaries: Vec<Summary> = Vec::new();
-    let mut wanted = Vec::new();
     for condition in conditions {
-        if !word_matches(field, words, condition, &mut wanted) {
+        if !falls_apart(field, words.iter().copied(), condition) {
             return None;
         }
+        let wanted = |word: Word| word_match(field, word, condition);
         if summaries.is_empty() {
-            summaries.extend(
-                words
-                    .iter()
-                    .zip(&wanted)
-                    .map(|(&word, &first)| Summary::new(word, first)),
-            );
+            summaries.extend(words.iter().map(|&word| Summary::new(word, wanted(word))));
         }
-        for (summary, &wanted) in summaries.iter_mut().zip(&wanted) {
-            summary.add(wanted);
+        for summary in &mut summaries {
+            summary.add(wanted(summary.word));
         }
     }
     Some(summaries)
