@@ -127,6 +127,9 @@ pub enum PlanError {
     /// No structure that was allowed can hold the rules.
     #[error("{}", list_refusals(.0))]
     Refused(Vec<(Structure, Refusal)>),
+    /// There are no vectors of so many lanes.
+    #[error("vectors have 4, 8 or 16 lanes, not {0}")]
+    Lanes(u8),
     /// A structure built a program that is not valid; please report it.
     #[error("internal fault: structure `{structure}` built an invalid program: {error}")]
     Invalid {
@@ -333,7 +336,7 @@ impl Prepared {
 ///
 /// # Errors
 /// Where no structure that `options` allows can hold the rules within the budget. With [`Choice::Auto`] that takes more
-/// rules than the budget has bytes for.
+/// rules than the budget has bytes for. Also where the machine's lanes are not 4, 8 or 16.
 ///
 /// # Examples
 /// ```
@@ -344,6 +347,9 @@ impl Prepared {
 /// println!("{}", plan.decision());
 /// ```
 pub fn plan(rule_set: &RuleSet, options: &Options) -> Result<Plan, PlanError> {
+    if !matches!(options.machine.lanes, 4 | 8 | 16) {
+        return Err(PlanError::Lanes(options.machine.lanes));
+    }
     let input = normalise(rule_set, options);
     // Wide vectors compare more rules at once, and make rows larger that have fewer: both are estimated, one is built.
     let narrower = (input.machine.lanes > 8).then(|| {

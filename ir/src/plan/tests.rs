@@ -127,3 +127,33 @@ fn a_machine_without_pext_gets_programs_without_it() {
     assert_eq!(all(Pext::None), 0);
     assert!(all(Pext::Fast) > 0 && all(Pext::Slow) > 0);
 }
+
+#[test]
+fn a_map_of_pipapo_is_priced_by_the_pieces_that_match_before_it() {
+    // Ranges around the middle, so that each key there matches all rules in both fields.
+    let wide = |i: u128| range(1000 + 17 * i, 60_000 - 13 * i);
+    let rules = set(
+        ports(),
+        (0..1000).map(|i| Rule::new([wide(i), wide(999 - i)])),
+    );
+    let options = Options::default();
+    let input = normalise(&rules, &options);
+    let ready = Prepared::new(Structure::Pipapo8, &input).unwrap();
+    assert!(ready.cost(&input).instructions > 10_000.0);
+    let taken = plan(&rules, &options).unwrap();
+    assert!(
+        taken.structure() != Structure::Pipapo,
+        "{}",
+        taken.decision()
+    );
+}
+
+#[test]
+fn lanes_that_no_vector_has_are_an_error() {
+    let rules = set(ports(), [Rule::new([Match::Exact(1), Match::Exact(2)])]);
+    for lanes in (0..=u8::MAX).filter(|lanes| ![4, 8, 16].contains(lanes)) {
+        let mut options = Options::default();
+        options.machine.lanes = lanes;
+        assert_eq!(plan(&rules, &options).err(), Some(PlanError::Lanes(lanes)));
+    }
+}

@@ -57,6 +57,8 @@ impl Assignment {
 
 /// Units of work for splitting a rule into a piece, or for reducing one.
 const WORK_PER_PIECE: usize = 16;
+/// Units of work for splitting an interval: a search for the finest pieces that are few enough.
+const WORK_PER_INTERVAL: usize = 128;
 
 /// Calls `try_one` with each assignment that is worth a look: several choices of bits, depths of the index, and capacities
 /// out of `capacities`; as many as the work allows. `is_hopeless` says of an index, a capacity and a number of rules that are
@@ -167,8 +169,13 @@ impl ReducedRules {
         for &rule in rules {
             pieces.clear();
             let fields = input.layout().fields().len();
-            bits::pieces(input.layout(), rule_of(input, rule), FINE, &mut pieces);
-            if !input.work.spend(WORK_PER_PIECE * (pieces.len() + fields)) {
+            let rule = rule_of(input, rule);
+            bits::pieces(input.layout(), rule, FINE, &mut pieces);
+            let conditions = input.layout().fields().iter().zip(&rule.matches);
+            let intervals = conditions.filter(|(field, m)| m.care(field).is_none());
+            let work =
+                WORK_PER_PIECE * (pieces.len() + fields) + WORK_PER_INTERVAL * intervals.count();
+            if !input.work.spend(work) {
                 return None;
             }
             let start = reduced.pieces.len();

@@ -113,7 +113,17 @@ impl Stage {
             .saturating_mul(self.numbers() as u64)
     }
 
-    pub(super) fn cost(&self, is_first: bool) -> Cost {
+    /// Whether the rule of `row` matches a key, given as the values of its fields, in the fields of this stage.
+    pub(super) fn matches(&self, input: &Input<'_>, row: u32, key: &[u128]) -> bool {
+        let mut fields = self.fields.iter();
+        fields.all(|id| {
+            let condition = &input.rule(row).matches[id.index()];
+            condition.matches(input.layout().field(*id), key[id.index()])
+        })
+    }
+
+    /// What a lookup costs; `found` is how many pieces match before the map that this stage is behind, if it is.
+    pub(super) fn cost(&self, found: Option<f64>) -> Cost {
         let groups = self.groups.len() as f64;
         let numbers = self.numbers() as f64;
         let values: usize = self.groups.iter().map(|group| group.values()).sum();
@@ -129,13 +139,9 @@ impl Stage {
             };
         };
         // What finds the row of each group; a load of a vector for each 8 numbers, and five instructions for what was not zero; two for the address of each
-        // row in a block. A stage behind a map looks at few blocks of its rows.
+        // row in a block. A stage behind a map looks at the blocks of its rows in which the map set bits.
         let blocks = blocks as f64;
-        let share = if is_first {
-            1.0
-        } else {
-            (2.0 / blocks).min(1.0)
-        };
+        let share = found.map_or(1.0, |found| (found.max(1.0) / blocks).min(1.0));
         let vectors = (numbers / 8.0).ceil();
         let of_group = |group: &Group| if group.bits == 8 { 5.0 } else { 7.0 };
         Cost {
