@@ -1,8 +1,7 @@
 //! Rules as bits of the key, and the choice of those bits that tell rules apart: the index of `bucket`.
 //!
-//! A rule becomes a few ternary *pieces*: bits that must be 0, bits that must be 1, wild bits. Prefixes and masks are one
-//! piece; an interval becomes the prefixes that it consists of, and where these would be too many, the prefixes of a
-//! slightly larger interval: the index may let through too much, never too little.
+//! A rule becomes a few ternary [pieces](mod@pieces): bits that must be 0, bits that must be 1, wild bits. The index may let
+//! through too much, never too little.
 //!
 //! [`Candidates::choose`] then picks bits one after the other. Each doubles the cells; a piece goes to one of the two halves of its
 //! cell, or to both where the bit is wild in it. The next bit is the one that leaves the cells best filled:
@@ -17,182 +16,24 @@
 //!
 //! All candidates are judged in one go over the cells: a piece has a byte for each, and bytes are added eight at a time.
 
+mod pieces;
+#[cfg(test)]
+mod tests;
+
 use crate::builder::ProgramBuilder;
 use crate::entity::ValueId;
-use crate::field::{ByteOrder, Field};
-use crate::key::{KeyLayout, MAX_FIELD_BYTES_SUM};
+use crate::field::ByteOrder;
+use crate::key::KeyLayout;
 use crate::plan::{Pext, Work};
 use crate::program::BinaryOp;
-use crate::rule::{Match, Rule};
 use crate::structure::Cost;
 use crate::structure::windows::{Window, windows};
 
-/// Into how many pieces rules are split.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Fineness {
-    /// Most pieces that an interval of one field becomes.
-    field: usize,
-    /// Most pieces that a rule becomes.
-    rule: usize,
-}
-
-/// Few pieces, to choose bits by.
-pub(crate) const COARSE: Fineness = Fineness { field: 2, rule: 4 };
-/// Many pieces, so that a rule goes to few cells that it does not match in.
-pub(crate) const FINE: Fineness = Fineness { field: 8, rule: 16 };
-/// All pieces of an interval over 16 bits.
-pub(crate) const EXACT: Fineness = Fineness {
-    field: 32,
-    rule: 64,
-};
+pub(crate) use pieces::{Bit, COARSE, EXACT, FINE, Piece, field_pieces, pieces, put_bits};
+use pieces::{Bits, get};
 
 /// Bits that are looked at: those that tell most rules apart.
 const MAX_CANDIDATES: usize = 64;
-
-const LIMBS: usize = MAX_FIELD_BYTES_SUM / 8;
-
-/// A set of bits of the fields, field after field, the least significant bit of each field first.
-type Bits = [u64; LIMBS];
-
-/// Bits that must have a value. Bits of `value` outside `care` are 0.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Piece {
-    care: Bits,
-    value: Bits,
-}
-
-/// A bit of the fields by its position in [`Bits`].
-pub(crate) type Bit = u16;
-
-/// Sets bits of a field that starts at bit `base`.
-pub(crate) fn put_bits(bits: &mut [u64], base: usize, field: u128) {
-    let (limb, shift) = (base / 64, base % 64);
-    // A field has at most 128 bits and starts at a multiple of 8, so it touches at most three limbs.
-    let low = field << shift;
-    let high = if shift == 0 {
-        0
-    } else {
-        field >> (128 - shift)
-    };
-    for (i, part) in [low as u64, (low >> 64) as u64, high as u64]
-        .into_iter()
-        .enumerate()
-    {
-        if let Some(slot) = bits.get_mut(limb + i) {
-            *slot |= part;
-        }
-    }
-}
-
-fn get(bits: &Bits, bit: Bit) -> bool {
-    bits[usize::from(bit) / 64] >> (bit % 64) & 1 == 1
-}
-
-/// Appends the pieces of a rule, whose matches are canonical; at least one.
-pub(crate) fn pieces(layout: &KeyLayout, rule: &Rule, fineness: Fineness, out: &mut Vec<Piece>) {
-    let start = out.len();
-    out.push(Piece {
-        care: [0; LIMBS],
-        value: [0; LIMBS],
-    });
-    let mut base = 0;
-    let mut parts: Vec<(u128, u128)> = Vec::new();
-    for (field, condition) in layout.fields().iter().zip(&rule.matches) {
-        let room = fineness
-            .field
-            .min(fineness.rule / (out.len() - start))
-            .max(1);
-        field_pieces(field, condition, room, &mut parts);
-        if let Some((&first, more)) = parts.split_first() {
-            let known = out.len();
-            for &(care, value) in more {
-                for i in start..known {
-                    let mut piece = out[i];
-                    put_bits(&mut piece.care, base, care);
-                    put_bits(&mut piece.value, base, value);
-                    out.push(piece);
-                }
-            }
-            for piece in &mut out[start..known] {
-                put_bits(&mut piece.care, base, first.0);
-                put_bits(&mut piece.value, base, first.1);
-            }
-        }
-        base += usize::from(field.bits());
-    }
-}
-
-/// Sets `out` to the pieces of one canonical condition as (care, value), at most `room`; none where it matches everything.
-pub(crate) fn field_pieces(
-    field: &Field,
-    condition: &Match,
-    room: usize,
-    out: &mut Vec<(u128, u128)>,
-) {
-    out.clear();
-    let (lo, hi) = (condition.lower(field), condition.upper(field));
-    match condition.care(field) {
-        Some(0) => {}
-        Some(care) => out.push((care, lo)),
-        None => interval_pieces(field.max(), lo, hi, room, out),
-    }
-}
-
-/// Splits `lo..=hi` into at most `room` aligned blocks as (care, value), rounding outwards as far as that needs.
-fn interval_pieces(max: u128, lo: u128, hi: u128, room: usize, out: &mut Vec<(u128, u128)>) {
-    // Coarser units never need more blocks, and units of half of all values or of all differing bits need one: the finest
-    // ones that fit are searched, since trying each in turn would take most of the time for wide ranges.
-    let (mut fits, mut coarse) = (0, (128 - (lo ^ hi).leading_zeros()).min(127));
-    while fits < coarse {
-        // The finest units of all are right most often.
-        let middle = if fits == 0 { 0 } else { (fits + coarse) / 2 };
-        if blocks(max, lo, hi, middle, room, out) {
-            coarse = middle;
-        } else {
-            fits = middle + 1;
-        }
-    }
-    blocks(max, lo, hi, coarse, room, out);
-}
-
-/// Splits `lo..=hi`, rounded outwards to units of `2^coarse` values, into aligned blocks; `false` where it takes more than
-/// `room`.
-fn blocks(
-    max: u128,
-    lo: u128,
-    hi: u128,
-    coarse: u32,
-    room: usize,
-    out: &mut Vec<(u128, u128)>,
-) -> bool {
-    out.clear();
-    // In units of 2^coarse values.
-    let (mut next, last) = (lo >> coarse, hi >> coarse);
-    loop {
-        if out.len() == room {
-            return false;
-        }
-        // The largest aligned block that starts here and does not run over the end.
-        let room_left = last - next;
-        let fits = if room_left == u128::MAX {
-            127
-        } else {
-            (room_left + 1).ilog2()
-        };
-        let size = if next == 0 {
-            fits
-        } else {
-            next.trailing_zeros().min(fits)
-        };
-        let wild = (1u128 << size) - 1;
-        let shifted = wild.checked_shl(coarse).unwrap_or(0) | ((1u128 << coarse) - 1);
-        out.push((max & !shifted, (next << coarse) & max & !shifted));
-        if last - next <= wild {
-            return true;
-        }
-        next += wild + 1;
-    }
-}
 
 /// What [`Candidates::choose`] aims at.
 #[derive(Clone, Copy, Debug)]
