@@ -7,7 +7,7 @@
 //!
 //! Preparing may be dear, so structures that are quick to prepare go first, and one whose *floor*, what any program of it
 //! costs at least, is above the best estimate so far is not prepared at all. What is prepared draws on one budget of
-//! [`Work`]. The decision, with the losers' estimates and the reasons of those that cannot serve, is kept beside the program.
+//! work. The decision, with the losers' estimates and the reasons of those that cannot serve, is kept beside the program.
 //! Plans depend on the rules and the options alone, never on a clock or on chance: the same input gives the same program.
 
 mod calibration;
