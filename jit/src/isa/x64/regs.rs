@@ -307,6 +307,14 @@ fn scan(
     // Of what starts at once, those first that can save a move.
     order.sort_by_key(|&v| intervals[v].map(|i| (i.start, i.hint.is_none())));
 
+    let hinted = intervals.iter().flatten().filter_map(|interval| {
+        let reg = interval.hint?;
+        reg.virtual_index()
+            .is_none()
+            .then_some((reg, interval.start))
+    });
+    let hinted: Vec<(Reg, usize)> = hinted.collect();
+
     let mut assigned: Vec<Option<Reg>> = vec![None; intervals.len()];
     let mut active: Vec<(usize, Reg)> = Vec::new();
     let end_of = |v: usize| intervals[v].map_or(0, |interval| interval.end());
@@ -332,7 +340,15 @@ fn scan(
                 None => Some(hint),
             })
             .filter(|&reg| allowed.contains(&reg) && !is_taken(reg));
-        let free = hint.or_else(|| allowed.iter().copied().find(|&reg| !is_taken(reg)));
+        // It leaves a register to a value that starts before its end and had best be there.
+        let within = interval.start + 1..=interval.end();
+        let is_wanted = |reg| {
+            let wants = |&(wanted, start): &(Reg, usize)| wanted == reg && within.contains(&start);
+            hinted.iter().any(wants)
+        };
+        let mut free = allowed.iter().copied().filter(|&reg| !is_taken(reg));
+        let unwanted = free.clone().find(|&reg| !is_wanted(reg));
+        let free = hint.or(unwanted).or_else(|| free.next());
         let Some(reg) = free else {
             let candidates = active.iter().map(|&(other, _)| other).chain([v]);
             let recompute = candidates

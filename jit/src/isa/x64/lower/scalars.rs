@@ -326,8 +326,17 @@ impl Lowering<'_> {
     pub(super) fn select(&mut self, value: ValueId, cond: ValueId, a: ValueId, b: ValueId) -> Reg {
         let size = self.size(value);
         let src = self.reg(a);
-        let dst = self.copy(b);
-        let cond = self.condition(cond);
+        let (cond, dst) = match self.uses.constant(b) {
+            // `mov` keeps the flags, and what was compared has left its register.
+            Some(1..) => {
+                let cond = self.condition(cond);
+                (cond, self.copy(b))
+            }
+            _ => {
+                let dst = self.copy(b);
+                (self.condition(cond), dst)
+            }
+        };
         self.push(Inst::Cmov {
             cond,
             size,

@@ -129,10 +129,9 @@ fn rows_of_bits_are_operands_in_memory() {
         tzcnt r10,r10
         shl edx,5
         lea rdx,[rdx+r10]
-        mov r8d,0FFFFFFFFh
         test eax,eax
-        cmovne r8d,edx
-        mov eax,r8d",
+        mov eax,0FFFFFFFFh
+        cmovne eax,edx",
     );
 }
 
