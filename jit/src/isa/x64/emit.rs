@@ -143,7 +143,11 @@ pub(super) fn emit(b: &mut Buffer, inst: &Inst, labels: &[DynamicLabel]) {
             let dst = dst.encoding();
             sized_memory!(b, size, address; movbe dst)
         }
-        Inst::Store { to, src } => asm!(b; mov [Rq(to.encoding())], Rd(src.encoding())),
+        Inst::Store { address, src } => {
+            let src = src.encoding();
+            memory!(b, address, { , Rd(src) }; mov DWORD);
+        }
+        Inst::Prefetch { address } => memory!(b, address; prefetcht0),
         Inst::OrMemory { address, src } => or_memory(b, address, src),
         Inst::Push { reg } => asm!(b; push Rq(reg.encoding())),
         Inst::Pop { reg } => asm!(b; pop Rq(reg.encoding())),
