@@ -14,8 +14,8 @@ use pktjit_jit::audit::audit;
 
 use crate::guard::GuardedBytes;
 
-/// The numbers of keys in a batch.
-const BATCHES: [usize; 7] = [0, 1, 7, 8, 31, 32, 256];
+/// The numbers of keys in a batch, some of them at the borders of the blocks of 32 in which rows are asked for ahead.
+const BATCHES: [usize; 10] = [0, 1, 7, 8, 31, 32, 33, 63, 64, 256];
 /// What slots hold that no lookup may write.
 const CANARY: u32 = 0xc0de_cafe;
 /// Slots before and behind the results of a batch.
@@ -250,7 +250,7 @@ fn batches(keys: &[Vec<u8>], len: usize) -> Vec<Batch> {
         }
     }
     for alignment in 0..64 {
-        let (keys, bytes) = next(16, len);
+        let (keys, bytes) = next(33, len);
         // Pages are aligned to far more than 64 bytes.
         let padded = [vec![GAP; alignment], bytes].concat();
         batches.push(Batch {

@@ -1,12 +1,12 @@
 //! `testdata/corpus` and `testdata/classbench`: every engine and structure gives the answers of the files.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use pktjit::formats::{KeyFile, RuleFile, SourceSet};
-use pktjit::{Effort, KeyLayout, RuleId};
-use pktjit_fuzz::oracle::{Coverage, Questions};
+use pktjit::{Classifier, Cpu, Effort, EngineKind, KeyLayout, RuleId, RuleSet, Structure};
+use pktjit_fuzz::oracle::{Coverage, Questions, configurations};
 
 fn folder(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -81,9 +81,9 @@ fn layouts(set: &SourceSet) -> [KeyLayout; 3] {
     ]
 }
 
-#[test]
-fn every_engine_and_structure_gives_the_answers_of_the_corpus() {
-    let mut coverage = Coverage::default();
+/// Calls `check` with the rules of each file of the corpus in each layout, and the questions that go with them; returns how many
+/// files there are.
+fn for_each_set(mut check: impl FnMut(&RuleSet, &Questions) -> Result<(), String>) -> usize {
     let files = rule_files("corpus");
     for path in &files {
         let file = RuleFile::read(path).unwrap_or_else(|error| panic!("{error}"));
@@ -100,13 +100,50 @@ fn every_engine_and_structure_gives_the_answers_of_the_corpus() {
                 .rule_set(layout, None)
                 .unwrap_or_else(|error| panic!("{error}"));
             let questions = Questions::new(&rules, &bytes, &expected);
-            coverage
-                .ask_all(&rules, &questions, &[Effort::Balanced])
-                .unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+            check(&rules, &questions).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
         }
     }
-    eprintln!("corpus: {} files in 3 layouts\n{coverage}", files.len());
+    files.len()
+}
+
+#[test]
+fn every_engine_and_structure_gives_the_answers_of_the_corpus() {
+    let mut coverage = Coverage::default();
+    let files =
+        for_each_set(|rules, questions| coverage.ask_all(rules, questions, &[Effort::Balanced]));
+    eprintln!("corpus: {files} files in 3 layouts\n{coverage}");
     coverage.is_complete().unwrap();
+}
+
+/// On a machine without a second-level cache every table is far.
+#[test]
+fn batches_that_ask_for_rows_ahead_give_the_answers_of_the_corpus() {
+    let mut cpu = *Cpu::host();
+    cpu.caches.l2 = 0;
+    let mut staged = BTreeMap::<Structure, usize>::new();
+    for_each_set(|rules, questions| {
+        for (engine, structure) in configurations() {
+            let (EngineKind::Avx2 | EngineKind::Avx512, Some(structure)) = (engine, structure)
+            else {
+                continue;
+            };
+            let builder = Classifier::builder().engine(engine).structure(structure);
+            let Ok(classifier) = builder.cpu(cpu).audit(true).compile(rules) else {
+                continue;
+            };
+            if classifier.why().contains("ask for rows of") {
+                questions.ask(&classifier)?;
+                *staged.entry(structure).or_default() += 1;
+            }
+        }
+        Ok(())
+    });
+    eprintln!("corpus: batches that ask for rows ahead: {staged:?}");
+    use Structure::{Bucket, Direct, Hash, Radix, Tree};
+    if EngineKind::Avx2.check(Cpu::host()).is_ok() {
+        let expected = BTreeSet::from([Bucket, Direct, Hash, Radix, Tree]);
+        assert_eq!(staged.into_keys().collect::<BTreeSet<_>>(), expected);
+    }
 }
 
 #[test]

@@ -4,7 +4,7 @@
 
 use std::sync::{LazyLock, Mutex};
 
-use pktjit::{Cpu, Effort, EngineKind, MISS, RuleId, Structure};
+use pktjit::{Cpu, Effort, EngineKind, KeyRef, MISS, RuleId, Structure};
 use pktjit_fallback::{Interpreter, LinearScan};
 use pktjit_fuzz::ValidProgram;
 use pktjit_fuzz::r#gen::program;
@@ -150,16 +150,20 @@ fn differs(program: Program, seed: u64) -> Result<Option<String>, String> {
     let layout = program.program().layout.clone();
     let interpreter = Interpreter::new(program);
     let mut g = Gen::from_size_and_seed(20, seed);
-    let keys: Vec<Vec<u8>> = (0..40).map(|_| program::key(&mut g, &layout)).collect();
+    let keys: Vec<Vec<u8>> = (0..72).map(|_| program::key(&mut g, &layout)).collect();
     let mut rows = vec![0; keys.len()];
     code.lookup_batch(&keys.concat(), layout.len(), &mut rows)
         .map_err(|error| error.to_string())?;
-    for (key, row) in keys.iter().zip(rows) {
-        let expected = interpreter.lookup(layout.key(key).unwrap());
-        let single = code.lookup(layout.key(key).unwrap());
-        if single != expected || row != expected {
+    let pointers: Vec<KeyRef<'_>> = keys.iter().map(|key| layout.key(key).unwrap()).collect();
+    let mut pointed = vec![0; keys.len()];
+    code.lookup_batch_keys(&pointers, &mut pointed)
+        .map_err(|error| error.to_string())?;
+    for ((&key, row), pointed) in pointers.iter().zip(rows).zip(pointed) {
+        let expected = interpreter.lookup(key);
+        let single = code.lookup(key);
+        if [single, row, pointed] != [expected; 3] {
             return Err(format!(
-                "key {key:02x?}: {expected} interpreted, {single} alone, {row} in a batch"
+                "key {key:02x?}: {expected} interpreted, {single} alone, {row} and {pointed} in batches"
             ));
         }
     }

@@ -40,6 +40,7 @@ impl ProgramBuilder {
             verdicts,
             tables: Vec::new(),
             scratch: 0,
+            staged: None,
             blocks: Vec::new(),
         };
         let mut builder = Self {
@@ -71,6 +72,11 @@ impl ProgramBuilder {
         let first = self.program.scratch;
         self.program.scratch = first.saturating_add(numbers);
         first
+    }
+
+    /// Names the row that batches may ask for ahead: [`Program::staged`].
+    pub fn stage(&mut self, row: ValueId) {
+        self.program.staged = Some(row);
     }
 
     /// Adds a block with parameters of these types; it does not become current. Until it gets a terminator it ends in a

@@ -47,6 +47,9 @@ pub struct Program {
     /// How many 32-bit numbers a lookup may set bits of, all zero when the lookup of each key starts; machine code keeps them on
     /// the stack.
     pub scratch: u32,
+    /// A row of block 0 that is expected to be far away: batches may ask for those of several keys before they load from the
+    /// first. It changes no result.
+    pub staged: Option<ValueId>,
     /// The basic blocks; block 0 is the entry and has no parameters.
     pub blocks: Vec<Block>,
 }

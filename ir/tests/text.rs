@@ -47,6 +47,7 @@ impl Arbitrary for Nonsense {
             verdicts: u32::arbitrary(g),
             tables: some(g, table),
             scratch: Option::arbitrary(g).unwrap_or(0),
+            staged: bool::arbitrary(g).then(|| value(g)),
             blocks: some(g, block),
         })
     }

@@ -1,4 +1,4 @@
-//! Random programs that the verifier accepts: all instructions, tables, scratch, branches, loops in loops.
+//! Random programs that the verifier accepts: all instructions, tables, scratch, branches, loops in loops, staged rows.
 //!
 //! Few values are live at once, so that an engine without spilling takes the programs: a *pool* holds those that later
 //! instructions may use, and a full pool drops one for good. Before a branch or a loop the pool is cut down to what it
@@ -85,7 +85,14 @@ pub fn program(g: &mut Gen, lanes: u8) -> Program {
     };
     writer.sequence(0);
     writer.ret();
-    writer.b.finish()
+    let mut program = writer.b.finish();
+    if program.scratch == 0 {
+        let rows = program.blocks[0].insts.iter();
+        let rows = rows.filter(|(_, inst)| matches!(inst, Inst::Row { .. }));
+        let rows: Vec<ValueId> = rows.map(|&(row, _)| row).collect();
+        program.staged = g.choose(&rows).copied();
+    }
+    program
 }
 
 /// Numbers of scratch: often none or few, since only then do loads meet what was set.

@@ -3,9 +3,16 @@
 use pktjit_ir::Program;
 use pktjit_ir::program::Inst;
 
-/// Programs with one instruction or loop made simpler. Some of them may be invalid.
+/// Programs with one instruction or loop made simpler, or without what is staged. Some of them may be invalid.
 pub(super) fn simpler(program: &Program) -> Vec<Program> {
     let mut all = Vec::new();
+    if program.staged.is_some() {
+        let staged = None;
+        all.push(Program {
+            staged,
+            ..program.clone()
+        });
+    }
     for (b, block) in program.blocks.iter().enumerate() {
         if block.trips.is_some_and(|trips| trips > 1) {
             let mut simpler = program.clone();

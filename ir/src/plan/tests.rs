@@ -1,11 +1,11 @@
-//! What the planner relies on: that floors are below estimates, and that programs suit the machine.
+//! What the planner relies on: that floors are below estimates, and that programs and batches suit the machine.
 
 use quickcheck::QuickCheck;
 
 use super::*;
 use crate::program::{BinaryOp, Inst};
 use crate::structure::tests::{ports, range, set};
-use crate::{Rule, ValueId};
+use crate::{Field, KeyLayout, Rule, ValueId};
 
 /// The floor and the estimate, in nanoseconds, of each structure that holds the rules.
 fn floors(rule_set: &RuleSet) -> impl Iterator<Item = (Structure, f64, f64)> {
@@ -156,4 +156,34 @@ fn lanes_that_no_vector_has_are_an_error() {
         options.machine.lanes = lanes;
         assert_eq!(plan(&rules, &options).err(), Some(PlanError::Lanes(lanes)));
     }
+}
+
+#[test]
+fn batches_ask_for_rows_ahead_where_their_table_is_larger_than_two_second_level_caches() {
+    let layout = KeyLayout::packed([Field::ipv4_addr("saddr")]).unwrap();
+    let rules = (0..1000).map(|i| Rule::new([Match::Exact(i * 0x0001_0101)]));
+    let rules = set(layout, rules);
+    let staged = |l2| {
+        let options = Options {
+            structure: Choice::Only(Structure::Hash),
+            machine: Machine {
+                l2,
+                ..Machine::default()
+            },
+            ..Options::default()
+        };
+        let (program, decision) = plan(&rules, &options).unwrap().into_parts();
+        assert_eq!(
+            program.program().staged.is_some(),
+            decision.staged().is_some()
+        );
+        let told = decision.to_string().contains("rows of `slots` ahead");
+        assert_eq!(told, decision.staged() == Some("slots"));
+        told
+    };
+    // 2048 slots of 8 bytes.
+    assert_eq!(
+        [0, 8191, 8192, 1 << 20].map(staged),
+        [true, true, false, false]
+    );
 }

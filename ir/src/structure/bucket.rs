@@ -452,6 +452,7 @@ impl Group {
             number = b.load(cell, 0, None);
         }
         let row = b.row(buckets, number);
+        b.stage(row);
         let rules = LaneRules {
             row,
             capacity: *capacity,

@@ -191,6 +191,7 @@ impl Direct {
             number = b.load(cell, 0, None);
         }
         let row = b.row(rows, number);
+        b.stage(row);
         let found = self.emit(&mut b, row);
         input.finish(b, found)
     }

@@ -299,6 +299,7 @@ impl Hash {
             b.shr(product, 32)
         };
         let row = b.row(slots, index);
+        b.stage(row);
         let mut differing = self.common.emit(&mut b);
         for (i, number) in self.numbers.iter().enumerate() {
             let x = if self.numbers.len() <= MAX_KEPT_NUMBERS {

@@ -217,6 +217,7 @@ impl Forest {
         let leaf = self.fanouts.len() - 1;
         let table = b.table(self.table(leaf, segments, runs));
         let (row, segment) = self.emit_node(b, leaf, table, node, &xs);
+        b.stage(row);
         b.load(row, self.words.len() as u8, Some(segment))
     }
 

@@ -2,7 +2,7 @@
 //! program or an error with line and column.
 //!
 //! ```text
-//! program    = layout "verdicts" NUMBER table* ["scratch" NUMBER] block*
+//! program    = layout "verdicts" NUMBER table* ["scratch" NUMBER] ["staged" VALUE] block*
 //! layout     = "layout" "len" "=" NUMBER "{" (KIND ["." NUMBER] STRING "at" NUMBER ("big" | "little"))* "}"
 //! table      = TABLE STRING "row_bytes" "=" NUMBER "{" column* "data" HEX* "}"
 //! column     = STRING "u"BITS "x" NUMBER "at" NUMBER "max" "=" NUMBER ["result"]
@@ -82,6 +82,13 @@ impl<'a> Parser<'a> {
             }
             _ => 0,
         };
+        let staged = match self.peek_word() {
+            "staged" => {
+                self.word();
+                Some(self.value()?)
+            }
+            _ => None,
+        };
         let mut blocks = Vec::new();
         while !self.is_at_end() {
             self.numbered("block", blocks.len())?;
@@ -92,6 +99,7 @@ impl<'a> Parser<'a> {
             verdicts,
             tables,
             scratch,
+            staged,
             blocks,
         })
     }

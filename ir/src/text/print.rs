@@ -41,6 +41,9 @@ fn write_program(
     if program.scratch > 0 {
         writeln!(f, "\nscratch {}", program.scratch)?;
     }
+    if let Some(row) = program.staged {
+        writeln!(f, "\nstaged {row}")?;
+    }
     let rows = row_values(program);
     for (i, block) in program.blocks.iter().enumerate() {
         write!(f, "\nblock{i}")?;

@@ -30,6 +30,9 @@
 //! *Scratch*
 //! 14. There are at most 2^14 numbers of scratch; what is read or changed there lies inside.
 //!
+//! *Batches*
+//! 15. What is staged is a `row` of block 0, in a program without scratch.
+//!
 //! All faults are reported, not only the first; but those of types and bounds only where structure and tables have none.
 //!
 //! What is *not* proved: that a result is below `verdicts`. Result columns are (rule 13), but lanes carry no bounds. Who
@@ -164,6 +167,7 @@ pub fn verify(program: Program) -> Result<VerifiedProgram, VerifyError> {
     let mut verifier = Verifier::new(&program);
     verifier.tables();
     verifier.scratch();
+    verifier.staged();
     verifier.structure();
     // Types and bounds mean something only where tables, control flow and numbering do.
     if verifier.faults.is_empty() {

@@ -1,9 +1,10 @@
-//! Rules 12 to 14: what a table is, that its columns hold no more than they say, and how much scratch there may be.
+//! Rules 12 to 15: what a table is, that its columns hold no more than they say, how much scratch there may be, and what may
+//! be staged.
 
 use super::facts::low_bits;
 use super::{Fault, MAX_SCRATCH, MAX_TABLE_BYTES, Verifier};
-use crate::entity::TableId;
-use crate::program::{Column, MISS, Table};
+use crate::entity::{TableId, ValueId};
+use crate::program::{Column, Inst, MISS, Table};
 
 impl Verifier<'_> {
     pub(super) fn tables(&mut self) {
@@ -55,6 +56,21 @@ impl Verifier<'_> {
         let scratch = self.program.scratch;
         if scratch > MAX_SCRATCH {
             fault!(self, "{scratch} numbers of scratch, above {MAX_SCRATCH}");
+        }
+    }
+
+    pub(super) fn staged(&mut self) {
+        let Some(row) = self.program.staged else {
+            return;
+        };
+        let entry = self.program.blocks.first();
+        let is_row =
+            |(value, inst): &(ValueId, Inst)| *value == row && matches!(inst, Inst::Row { .. });
+        if !entry.is_some_and(|entry| entry.insts.iter().any(is_row)) {
+            fault!(self, "{row} is staged and no row of block0");
+        }
+        if self.program.scratch > 0 {
+            fault!(self, "{row} is staged in a program with scratch");
         }
     }
 

@@ -138,7 +138,7 @@ impl<'a> Layout<'a> {
         self,
         pointer: Pointer,
         access: Access,
-        has_element: bool,
+        elements: u64,
         counts: &mut Accesses,
     ) -> Result<Value, String> {
         if access.bytes == 0 {
@@ -151,36 +151,39 @@ impl<'a> Layout<'a> {
         if access.is_write && !is_result {
             return Err("only results are written".into());
         }
-        if access.is_read && is_result {
+        if access.is_read && is_result && self.program.staged.is_none() {
             return Err("results are not read".into());
         }
-        if !has_element
-            && matches!(
-                pointer.base,
-                Base::Key { .. } | Base::KeyArray | Base::Results
-            )
-        {
-            return Err("there may be no element".into());
-        }
-        let is_element = |bytes| pointer.offset == Number::ZERO && access.bytes == bytes;
+        // Of elements from the current one on, whether all that may be accessed are known to exist.
+        let exist = |element: Number| {
+            if element.max() < elements {
+                Ok(())
+            } else {
+                Err("there may be no element".to_owned())
+            }
+        };
+        let is_one_of = |bytes| pointer.offset.is_multiple_of(bytes) && access.bytes == bytes;
         let any = Value::Number(Number::of_bits(8 * access.bytes.min(8) as u32));
         match pointer.base {
-            Base::Key { ahead: 0 } => {
+            Base::Key { ahead } => {
+                exist(ahead)?;
                 within(pointer, access.bytes, 0, self.code.key_len as u64)?;
                 counts.key += 1;
                 Ok(any)
             }
-            Base::Key { .. } => Err("the next key may not exist".into()),
-            Base::KeyArray if is_element(ADDRESS_BYTES) => {
+            Base::KeyArray if is_one_of(ADDRESS_BYTES) => {
+                let ahead = pointer.offset.shr(ADDRESS_BYTES.trailing_zeros());
+                exist(ahead)?;
                 counts.pointer += 1;
-                Ok(Value::Pointer(Base::Key { ahead: 0 }.pointer()))
+                Ok(Value::Pointer(Base::Key { ahead }.pointer()))
             }
-            Base::KeyArray => Err("not the address of the current key, of 8 bytes".into()),
-            Base::Results if is_element(RESULT_BYTES) => {
+            Base::KeyArray => Err("not the address of a key, of 8 bytes".into()),
+            Base::Results if is_one_of(RESULT_BYTES) => {
+                exist(pointer.offset.shr(RESULT_BYTES.trailing_zeros()))?;
                 counts.result += 1;
                 Ok(any)
             }
-            Base::Results => Err("not the result of the current element, of 4 bytes".into()),
+            Base::Results => Err("not the result of an element, of 4 bytes".into()),
             Base::Table { table, .. } => {
                 let found = self.program.tables.get(table.index());
                 let (Some(found), Some(placement)) = (found, self.code.tables.get(table.index()))

@@ -8,13 +8,13 @@
 //! 2. No jump or call is indirect. Branches go to starts of instructions of the same function, none of which overlap; all
 //!    other bytes of the code are padding.
 //! 3. Branches go forward, but for two kinds of loops: one that counts a register from 0 to a constant, and the one of a
-//!    batch, which takes one of the n elements a trip.
+//!    batch, which takes some of the n elements a trip.
 //! 4. Every instruction belongs to the target, and is one that computes: nothing privileged, no string instruction, no
 //!    segment override, no system call. Calls and uses of the stack are those of the [`Profile`]: a leaf has none but the
 //!    return.
-//! 5. Reads are inside the current key, a table, the pool, the frame, or are the address of the current key; writes are
-//!    to the frame or the result of the current element, and nothing of an element is touched unless the element is known
-//!    to exist. No access traps for its alignment.
+//! 5. Reads are inside a key, a table, the pool, the frame, or are the address of a key; writes are to the frame or the
+//!    result of an element, which is read where the program stages a row. Nothing of an element is touched unless the element
+//!    is known to exist. A prefetch counts as a read. No access traps for its alignment.
 //! 6. Registers that the ABI gives to the caller, and the stack pointer, hold at a return what they held at the entry.
 //!    `vzeroupper` precedes the return on each path that has used 256-bit or 512-bit registers.
 //! 7. Relocations are the immediates of `mov r64, imm64`, and the tables in the pool are the program's.
@@ -86,15 +86,15 @@ pub struct AuditReport {
 /// Instructions that access memory, by what they access.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Accesses {
-    /// The key of the current element.
+    /// Keys.
     pub key: usize,
     /// The pool: constants and small tables.
     pub pool: usize,
     /// Tables in the region.
     pub table: usize,
-    /// The result of the current element.
+    /// Results of elements.
     pub result: usize,
-    /// The address of the current key.
+    /// Addresses of keys.
     pub pointer: usize,
     /// The function's own frame.
     pub scratch: usize,

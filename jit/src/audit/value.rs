@@ -1,10 +1,10 @@
 //! What a register holds on every path: a number, or an address that was derived from what the caller passed or from
 //! where the tables are. Whatever is neither is [`Value::ANY`].
 //!
-//! **Elements.** In the batch entries, what is known is relative to the current element i, the number of trips of the batch
-//! loop so far: `Remaining { taken: 0 }` is n - i, `Key { ahead: 0 }` the key i, the array and result pointers count
-//! bytes from element i. Advancing a register makes it point ahead; the way back to the head of the loop makes the next
-//! element the current one ([`Value::next_element`]), and what was not advanced is lost.
+//! **Elements.** In the batch entries, what is known is relative to the current element i, the number of elements that trips
+//! of the batch loops have taken so far: `Remaining { taken: 0 }` is n - i, `Key { ahead: 0 }` the key i, the array and result
+//! pointers count bytes from element i. Advancing a register makes it point ahead; the way back to the head of the loop makes
+//! a later element the current one ([`Value::later_element`]), and what was not advanced is lost.
 
 use std::fmt;
 
@@ -26,11 +26,11 @@ pub(super) enum Value {
         number: Number,
     },
     Pointer(Pointer),
-    /// Bytes from key to key.
-    Stride,
+    /// So many times the bytes from key to key.
+    Strides(Number),
     /// Elements that are left, less those `taken` already: n - i - taken.
     Remaining {
-        taken: u8,
+        taken: u64,
     },
     /// What a register that belongs to the caller held at the entry.
     Initial {
@@ -50,7 +50,7 @@ pub(super) struct Pointer {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Base {
     /// The key of the element that many after the current one.
-    Key { ahead: u8 },
+    Key { ahead: Number },
     /// Where the current element's key address is.
     KeyArray,
     /// The current element's result.
@@ -62,6 +62,11 @@ pub(super) enum Base {
     /// A multiple of 16 below all of the stack that a function may use.
     Stack,
 }
+
+/// The key of the current element.
+pub(super) const CURRENT_KEY: Base = Base::Key {
+    ahead: Number::ZERO,
+};
 
 impl Base {
     /// The address itself.
@@ -104,8 +109,13 @@ impl Pointer {
     }
 
     fn combine(self, other: Self, f: fn(Number, Number) -> Number) -> Option<Self> {
-        (self.base == other.base).then(|| Self {
-            base: self.base,
+        let base = match (self.base, other.base) {
+            (Base::Key { ahead: a }, Base::Key { ahead: b }) => Base::Key { ahead: f(a, b) },
+            (a, b) if a == b => a,
+            _ => return None,
+        };
+        Some(Self {
+            base,
             row: f(self.row, other.row),
             offset: f(self.offset, other.offset),
         })
@@ -164,21 +174,23 @@ impl Value {
             (Self::Number(a), Self::Number(b)) => Self::Number(a.add(b)),
             (Self::Pointer(pointer), Self::Number(number))
             | (Self::Number(number), Self::Pointer(pointer)) => Self::Pointer(pointer.add(number)),
-            (Self::Pointer(pointer), Self::Stride) | (Self::Stride, Self::Pointer(pointer)) => {
-                match pointer.base {
-                    Base::Key { ahead: ahead @ ..8 } => Self::Pointer(Pointer {
-                        base: Base::Key { ahead: ahead + 1 },
-                        ..pointer
-                    }),
-                    _ => Self::ANY,
-                }
-            }
-            (Self::Remaining { taken: taken @ ..8 }, Self::Number(number))
-            | (Self::Number(number), Self::Remaining { taken: taken @ ..8 })
-                if number.as_constant() == Some(u64::MAX) =>
-            {
-                Self::Remaining { taken: taken + 1 }
-            }
+            (Self::Pointer(pointer), Self::Strides(count))
+            | (Self::Strides(count), Self::Pointer(pointer)) => match pointer.base {
+                Base::Key { ahead } => Self::Pointer(Pointer {
+                    base: Base::Key {
+                        ahead: ahead.add(count),
+                    },
+                    ..pointer
+                }),
+                _ => Self::ANY,
+            },
+            (Self::Remaining { taken }, Self::Number(number))
+            | (Self::Number(number), Self::Remaining { taken }) => match number.as_constant() {
+                Some(number) => Self::Remaining {
+                    taken: taken.wrapping_sub(number),
+                },
+                None => Self::ANY,
+            },
             _ => Self::ANY,
         }
     }
@@ -194,29 +206,41 @@ impl Value {
         }
     }
 
-    /// The same 64 bits, told relative to the element after the current one.
-    pub(super) fn next_element(self) -> Self {
-        let past = |pointer: Pointer, bytes| match pointer.offset.as_constant() {
-            Some(offset) if offset >= bytes => Self::Pointer(Pointer {
-                offset: Number::constant(offset - bytes),
-                ..pointer
-            }),
+    pub(super) fn mul(self, other: Self) -> Self {
+        match (self, other) {
+            (Self::Number(a), Self::Number(b)) => Self::Number(a.mul(b)),
+            (Self::Strides(a), Self::Number(b)) | (Self::Number(a), Self::Strides(b)) => {
+                Self::Strides(a.mul(b))
+            }
             _ => Self::ANY,
+        }
+    }
+
+    /// The same 64 bits, told relative to the element that many after the current one.
+    pub(super) fn later_element(self, elements: u64) -> Self {
+        let less = |number: Number, less: u64| match number.as_constant() {
+            Some(number) => number.checked_sub(less).map(Number::constant),
+            None => None,
         };
+        let past = |pointer: Pointer, bytes: u64| {
+            let offset = less(pointer.offset, elements.checked_mul(bytes)?)?;
+            Some(Pointer { offset, ..pointer })
+        };
+        let pointer = |pointer: Option<Pointer>| pointer.map_or(Self::ANY, Self::Pointer);
         match self {
-            Self::Pointer(pointer) => match pointer.base {
-                Base::Key { ahead: 0 } => Self::ANY,
-                Base::Key { ahead } => Self::Pointer(Pointer {
-                    base: Base::Key { ahead: ahead - 1 },
-                    ..pointer
-                }),
-                Base::KeyArray => past(pointer, ADDRESS_BYTES),
-                Base::Results => past(pointer, RESULT_BYTES),
+            Self::Pointer(from) => match from.base {
+                Base::Key { ahead } => pointer(less(ahead, elements).map(|ahead| Pointer {
+                    base: Base::Key { ahead },
+                    ..from
+                })),
+                Base::KeyArray => pointer(past(from, ADDRESS_BYTES)),
+                Base::Results => pointer(past(from, RESULT_BYTES)),
                 Base::Table { .. } | Base::Code | Base::Stack => self,
             },
-            Self::Remaining { taken: 0 } => Self::ANY,
-            Self::Remaining { taken } => Self::Remaining { taken: taken - 1 },
-            Self::Number(_) | Self::Low { .. } | Self::Stride | Self::Initial { .. } => self,
+            Self::Remaining { taken } => taken
+                .checked_sub(elements)
+                .map_or(Self::ANY, |taken| Self::Remaining { taken }),
+            Self::Number(_) | Self::Low { .. } | Self::Strides(_) | Self::Initial { .. } => self,
         }
     }
 }
@@ -226,12 +250,12 @@ impl fmt::Display for Value {
         match self {
             Self::Number(number) => write!(f, "the number {number}"),
             Self::Low { bits, number } => write!(f, "low {bits} bits {number}"),
-            Self::Stride => f.write_str("the stride"),
+            Self::Strides(count) => write!(f, "strides {count}"),
             Self::Initial { .. } => f.write_str("a register of the caller"),
             Self::Remaining { taken } => write!(f, "the remaining elements - {taken}"),
             Self::Pointer(pointer) => {
                 match pointer.base {
-                    Base::Key { ahead: 0 } => f.write_str("the key")?,
+                    CURRENT_KEY => f.write_str("the key")?,
                     Base::Key { ahead } => write!(f, "the key {ahead} after the current one")?,
                     Base::KeyArray => f.write_str("the key addresses")?,
                     Base::Results => f.write_str("the results")?,

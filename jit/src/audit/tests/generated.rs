@@ -333,6 +333,7 @@ fn chained(choices: &[u8]) -> Option<VerifiedProgram> {
             verdicts: 100,
             tables: vec![table("first"), table("second")],
             scratch: 0,
+            staged: None,
             blocks: vec![Block {
                 params: vec![],
                 trips: None,

@@ -12,6 +12,7 @@ mod instructions;
 mod loops;
 mod memory;
 mod placement;
+mod staged;
 
 use std::sync::Arc;
 
@@ -261,6 +262,7 @@ fn program(cell_max: u64) -> VerifiedProgram {
         verdicts: 1,
         tables: vec![cells, buckets],
         scratch: 0,
+        staged: None,
         blocks: vec![Block {
             params: vec![],
             trips: None,

@@ -116,12 +116,14 @@ impl Analysis<'_> {
         let mut doubt = None;
         match edge.direction {
             Direction::Forward | Direction::Counted(_) => {}
-            Direction::Back if taken.takes_one_element(edge.condition) => taken.next_element(),
-            Direction::Back => {
-                doubt = Some(
-                    "a way back that neither counts to a constant nor takes one of the remaining elements",
-                );
-            }
+            Direction::Back => match taken.taken_elements() {
+                Some(elements) => taken.later_element(elements),
+                None => {
+                    doubt = Some(
+                        "a way back that neither counts to a constant nor takes any of the remaining elements",
+                    );
+                }
+            },
         }
         if let Some(counter) = self.counters[edge.to] {
             let is_next_trip = matches!(edge.direction, Direction::Counted(_));

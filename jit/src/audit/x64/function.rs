@@ -290,7 +290,8 @@ impl Reader<'_> {
                 alignment: rules::alignment(&op.instruction),
                 is_read: reads(used.access()),
                 is_write: writes(used.access()),
-            });
+            })
+            .or_else(|| rules::prefetch(&op.instruction));
         let target = &self.layout.code.target;
         if let Err((kind, detail)) = rules::check(&op.instruction, info, target, self.profile) {
             self.fault(kind, i, detail);

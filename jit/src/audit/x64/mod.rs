@@ -16,7 +16,8 @@ use iced_x86::Register;
 
 use super::fault::{FaultKind, Faults};
 use super::layout::Layout;
-use super::value::{Base, Value};
+use super::number::Number;
+use super::value::{Base, CURRENT_KEY, Value};
 use super::{AuditReport, Profile};
 use stack::Frame;
 use state::State;
@@ -75,18 +76,18 @@ pub(super) fn audit(
 /// `lookup_batch_ptrs(ptrs, n, out)`.
 fn arguments() -> [State; 3] {
     let pointer = |base: Base| Value::Pointer(base.pointer());
-    let key = pointer(Base::Key { ahead: 0 });
+    let key = pointer(CURRENT_KEY);
     let n = Value::Remaining { taken: 0 };
     [
-        State::entry(&[(Register::RDI, key)], true),
+        State::entry(&[(Register::RDI, key)], 1),
         State::entry(
             &[
                 (Register::RDI, key),
-                (Register::RSI, Value::Stride),
+                (Register::RSI, Value::Strides(Number::constant(1))),
                 (Register::RDX, n),
                 (Register::RCX, pointer(Base::Results)),
             ],
-            false,
+            0,
         ),
         State::entry(
             &[
@@ -94,7 +95,7 @@ fn arguments() -> [State; 3] {
                 (Register::RSI, n),
                 (Register::RDX, pointer(Base::Results)),
             ],
-            false,
+            0,
         ),
     ]
 }

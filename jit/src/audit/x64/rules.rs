@@ -8,6 +8,7 @@ use iced_x86::{
 use super::stack::CALLEE_SAVED;
 use crate::audit::Profile;
 use crate::audit::fault::FaultKind;
+use crate::audit::layout::Access;
 use crate::target::{Features, Target};
 
 /// Why an instruction may not be used.
@@ -176,6 +177,16 @@ pub(super) fn reads(access: iced_x86::OpAccess) -> bool {
     )
 }
 
+/// What a prefetch counts as: it cannot fault, but asks for what the code may read.
+pub(super) fn prefetch(instruction: &Instruction) -> Option<Access> {
+    (instruction.mnemonic() == Mnemonic::Prefetcht0).then_some(Access {
+        bytes: 1,
+        alignment: 1,
+        is_read: true,
+        is_write: false,
+    })
+}
+
 /// Memory is accessed through one plain operand of 64-bit address, if at all.
 fn memory(instruction: &Instruction) -> Result<(), Objection> {
     let object = |detail: &str| Err((FaultKind::Instruction, detail.into()));
@@ -295,6 +306,7 @@ fn is_useful(instruction: &Instruction) -> bool {
                 | M::Pext
                 | M::Pop
                 | M::Popcnt
+                | M::Prefetcht0
                 | M::Push
                 | M::Ret
                 | M::Rol

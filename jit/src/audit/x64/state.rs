@@ -11,8 +11,8 @@ use crate::audit::value::Value;
 pub(super) struct State {
     values: [Value; COUNT],
     pub(super) flags: Flags,
-    /// Whether the current element certainly exists, so that its key may be read and its result written.
-    pub(super) has_element: bool,
+    /// How many elements certainly exist from the current one on, so that their keys may be read and their results written.
+    pub(super) elements: u64,
     /// Whether upper halves of vector registers may be in use.
     pub(super) has_upper_halves: bool,
     pub(super) stack: Stack,
@@ -60,7 +60,7 @@ impl Flags {
 
 impl State {
     /// At an entry, where some registers hold arguments and nothing is known of the others.
-    pub(super) fn entry(arguments: &[(Register, Value)], has_element: bool) -> Self {
+    pub(super) fn entry(arguments: &[(Register, Value)], elements: u64) -> Self {
         let mut values = [Value::ANY; COUNT];
         for &(register, value) in arguments {
             if let Some(register) = general(register) {
@@ -70,7 +70,7 @@ impl State {
         Self {
             values,
             flags: Flags::Unknown,
-            has_element,
+            elements,
             has_upper_halves: false,
             stack: Stack::Unused,
         }
@@ -136,7 +136,10 @@ impl State {
             } else {
                 Flags::Unknown
             },
-            has_element: self.has_element && other.has_element,
+            elements: match other.elements {
+                fewer if fewer < self.elements && widen => 0,
+                elements => elements.min(self.elements),
+            },
             has_upper_halves: self.has_upper_halves || other.has_upper_halves,
             stack: self.stack.join(&other.stack),
         }
@@ -147,6 +150,12 @@ impl State {
         let mut state = self.clone();
         match (self.flags, condition) {
             (Flags::Compare { left, right, bits }, _) => {
+                if let (Some(taken), Operand::Number(number), 64) = (self.taken(left), right, bits)
+                    && condition == ConditionCode::ae
+                {
+                    // That many are left after those that were taken.
+                    state.elements = self.elements.max(taken.saturating_add(number.min()));
+                }
                 let a = self.number_of(left, bits);
                 let b = match right {
                     Operand::Register(register) => self.number_of(register, bits),
@@ -162,8 +171,10 @@ impl State {
                 }
             }
             (Flags::ZeroOf { register, bits }, ConditionCode::ne) => match self.values[register] {
-                // n - i is not 0, and i never exceeds n.
-                Value::Remaining { taken: 0 } if bits == 64 => state.has_element = true,
+                Value::Remaining { .. } if bits == 64 => {
+                    let more = self.taken(register).map_or(0, |taken| taken + 1);
+                    state.elements = self.elements.max(more);
+                }
                 Value::Number(number) => {
                     state.values[register] = Value::Number(number.at_least(1)?);
                 }
@@ -190,20 +201,25 @@ impl State {
         }
     }
 
-    /// Whether the batch loop may go on where `condition` holds: exactly one element has been taken off those that remain,
-    /// and there is another one.
-    pub(super) fn takes_one_element(&self, condition: ConditionCode) -> bool {
-        let Flags::ZeroOf { register, bits: 64 } = self.flags else {
-            return false;
-        };
-        condition == ConditionCode::ne
-            && self.has_element
-            && self.values[register] == Value::Remaining { taken: 1 }
+    /// How many elements are taken off those that remain, in a register that counts them; `None` where it does not, or where
+    /// so many may not exist.
+    fn taken(&self, register: usize) -> Option<u64> {
+        match self.values[register] {
+            Value::Remaining { taken } if taken <= self.elements => Some(taken),
+            _ => None,
+        }
     }
 
-    /// Makes the next element, which exists, the current one.
-    pub(super) fn next_element(&mut self) {
-        self.values = self.values.map(Value::next_element);
+    /// How many elements have been taken off those that remain, at least one: so often only can a loop go on.
+    pub(super) fn taken_elements(&self) -> Option<u64> {
+        let taken = (0..COUNT).filter_map(|register| self.taken(register)).max();
+        taken.filter(|&taken| taken > 0)
+    }
+
+    /// Makes the element that many after the current one the current one; so many exist.
+    pub(super) fn later_element(&mut self, elements: u64) {
+        self.values = self.values.map(|value| value.later_element(elements));
+        self.elements -= elements;
     }
 }
 

@@ -14,7 +14,7 @@ use crate::audit::Accesses;
 use crate::audit::fault::FaultKind;
 use crate::audit::layout::Layout;
 use crate::audit::number::{Number, low_bits};
-use crate::audit::value::{Base, Value};
+use crate::audit::value::{Base, CURRENT_KEY, Value};
 
 /// What cannot be proved of an instruction.
 pub(super) type Doubt = (FaultKind, String);
@@ -60,7 +60,7 @@ pub(super) fn step(
         Mnemonic::Call => {
             // The callee leaves upper halves clean, if they are when it is called.
             state.flags = Flags::Unknown;
-            if key != Value::Pointer(Base::Key { ahead: 0 }.pointer()) || !state.has_element {
+            if key != Value::Pointer(CURRENT_KEY.pointer()) || state.elements == 0 {
                 let detail = format!("lookup takes the current key, not {key}");
                 return Err((FaultKind::Call, detail));
             }
@@ -107,7 +107,7 @@ fn access(
                 .inspect(|_| counts.scratch += 1),
             _ => Err("it is not known what is on the stack".into()),
         },
-        Value::Pointer(pointer) => layout.access(pointer, access, state.has_element, counts),
+        Value::Pointer(pointer) => layout.access(pointer, access, state.elements, counts),
         _ => Err("not an address of anything".into()),
     };
     proof.map_err(|why| {
@@ -248,8 +248,8 @@ impl Reader<'_> {
             M::Xor if self.is_same() => number(Number::ZERO),
             M::Xor => number(self.number(0).xor(self.number(1))),
             M::Andn => number(self.number(2).and(Number::of_bits(bits))),
-            M::Imul if instruction.op_count() == 2 => number(self.number(0).mul(self.number(1))),
-            M::Imul if instruction.op_count() == 3 => number(self.number(1).mul(self.number(2))),
+            M::Imul if instruction.op_count() == 2 => self.result(self.value(0).mul(self.value(1))),
+            M::Imul if instruction.op_count() == 3 => self.result(self.value(1).mul(self.value(2))),
             M::Mul if bits == 64 => {
                 let (a, b) = (self.state.read(Register::RAX).number(), self.number(0));
                 let part = |register, part| Some((general(register)?, Value::Number(part)));

@@ -10,7 +10,9 @@
 //! | ymm0 to ymm15, zmm0 to zmm15 | the body's | the body's | the body's |
 //! | k1 to k7 | the body's | the body's | the body's |
 //! | eax at the end of the body | the result | the result | the result |
-//! | rbx, rbp, r12 to r15 | the body's in a frame | the body's in a frame | the body's in a frame |
+//! | rbx, rbp, r14, r15 | the body's in a frame | the body's in a frame | the body's in a frame |
+//! | r12 | the body's in a frame | the same; of a block, which key | the same; of a block, which key |
+//! | r13 | the body's in a frame | the same; of a block, its first key | the body's in a frame |
 //! | rsp and above | scratch in a frame | scratch in a frame | scratch in a frame |
 //!
 //! The body obeys the columns of the batch loops in `lookup` too, so that it is lowered once and emitted three times. rdx
@@ -27,11 +29,16 @@ pub(super) const RDX: Reg = Reg::general(2);
 /// The key that the body looks up.
 pub(super) const KEY: Reg = Reg::general(7);
 /// Batches: from one key to the next.
-const STEP: Reg = Reg::general(6);
+pub(super) const STEP: Reg = Reg::general(6);
 /// Batches: where the next result goes.
-const OUT: Reg = Reg::general(1);
+pub(super) const OUT: Reg = Reg::general(1);
 /// Batches: keys left.
-const LEFT: Reg = Reg::general(11);
+pub(super) const LEFT: Reg = Reg::general(11);
+
+/// Blocks of a batch: which key of the block.
+pub(super) const IN_BLOCK: Reg = R12;
+/// Blocks of a batch: the first key of the block.
+pub(super) const BLOCK_KEYS: Reg = R13;
 
 /// The stack pointer.
 pub(super) const RSP: Reg = Reg::general(4);
@@ -50,6 +57,8 @@ const R15: Reg = Reg::general(15);
 pub(super) const GENERAL: &[Reg] = &[RAX, RDX, R8, R9, R10];
 /// General registers of a body in a frame; those that have to be saved last.
 pub(super) const FRAMED: &[Reg] = &[RAX, RDX, R8, R9, R10, RBX, RBP, R14, R15, R12, R13];
+/// General registers of the bodies of a block.
+pub(super) const IN_BLOCKS: &[Reg] = FRAMED.split_at(9).0;
 /// Those that have to be saved: they belong to the caller.
 pub(super) const SAVED: &[Reg] = &[RBX, RBP, R12, R13, R14, R15];
 /// Vector registers of the body.
@@ -83,34 +92,51 @@ pub(super) enum Part {
     Bind(Label),
     /// Sets up the frame, if there is one.
     Enter,
-    /// The body, which leaves the result in eax.
-    Body,
+    /// The body of a pass, which leaves its result in eax.
+    Body(Pass),
     /// Takes the frame down.
     Leave,
+}
+
+/// How much of a lookup is done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Pass {
+    /// All of it.
+    Whole,
+    /// What computes the index of the staged row, which is the result, and asks for the row.
+    Fetch,
+    /// All of it, given the index of the staged row.
+    Finish,
 }
 
 /// Start of the loop over the keys.
 const NEXT_KEY: Label = Label(0);
 /// After the loop over the keys.
 const NO_KEYS: Label = Label(1);
+/// The labels of `staged` come after these.
+pub(super) const BLOCK_LABELS: u32 = 2;
 /// How many labels the code around a body uses.
-pub(super) const LABELS: usize = 2;
+pub(super) const LABELS: usize = 6;
 
 /// `lookup(rdi key) -> eax`
 pub(super) const LOOKUP: &[Part] = &[
     Part::Inst(Inst::Endbr, "entry"),
     Part::Enter,
-    Part::Body,
+    Part::Body(Pass::Whole),
     Part::Inst(Inst::Vzeroupper, "exit"),
     Part::Leave,
     Part::Inst(Inst::Ret, "exit"),
 ];
 
-/// `lookup_batch(rdi keys, rsi stride, rdx n, rcx out)`
-pub(super) const LOOKUP_BATCH: &[Part] = &[
+/// `lookup_batch(rdi keys, rsi stride, rdx n, rcx out)`: its arguments.
+pub(super) const BATCH: &[Part] = &[
     Part::Inst(Inst::Endbr, "entry"),
     Part::Enter,
     Part::Inst(copy(LEFT, RDX), "entry"),
+];
+
+/// The keys that are left, one after the other, and the end.
+pub(super) const BATCH_KEYS: &[Part] = &[
     Part::Inst(
         Inst::TestSelf {
             size: Size::S64,
@@ -126,8 +152,8 @@ pub(super) const LOOKUP_BATCH: &[Part] = &[
         "entry",
     ),
     Part::Bind(NEXT_KEY),
-    Part::Body,
-    Part::Inst(Inst::Store { to: OUT, src: RAX }, "result"),
+    Part::Body(Pass::Whole),
+    Part::Inst(store(Address::Base { base: OUT, disp: 0 }), "result"),
     Part::Inst(
         Inst::Alu {
             op: Alu::Add,
@@ -152,13 +178,17 @@ pub(super) const LOOKUP_BATCH: &[Part] = &[
     Part::Inst(Inst::Ret, "exit"),
 ];
 
-/// `lookup_batch_ptrs(rdi ptrs, rsi n, rdx out)`
-pub(super) const LOOKUP_BATCH_PTRS: &[Part] = &[
+/// `lookup_batch_ptrs(rdi ptrs, rsi n, rdx out)`: its arguments.
+pub(super) const BATCH_PTRS: &[Part] = &[
     Part::Inst(Inst::Endbr, "entry"),
     Part::Enter,
     Part::Inst(copy(OUT, RDX), "entry"),
     Part::Inst(copy(LEFT, STEP), "entry"),
     Part::Inst(copy(STEP, KEY), "entry"),
+];
+
+/// The keys that are left, one after the other, and the end.
+pub(super) const BATCH_PTRS_KEYS: &[Part] = &[
     Part::Inst(
         Inst::TestSelf {
             size: Size::S64,
@@ -185,8 +215,8 @@ pub(super) const LOOKUP_BATCH_PTRS: &[Part] = &[
         },
         "loop",
     ),
-    Part::Body,
-    Part::Inst(Inst::Store { to: OUT, src: RAX }, "result"),
+    Part::Body(Pass::Whole),
+    Part::Inst(store(Address::Base { base: OUT, disp: 0 }), "result"),
     Part::Inst(advance(STEP, 8), "loop"),
     Part::Inst(advance(OUT, 4), "loop"),
     Part::Inst(Inst::Dec { dst: LEFT }, "loop"),
@@ -203,7 +233,12 @@ pub(super) const LOOKUP_BATCH_PTRS: &[Part] = &[
     Part::Inst(Inst::Ret, "exit"),
 ];
 
-const fn copy(dst: Reg, src: Reg) -> Inst {
+/// Of what a body has left in eax.
+pub(super) const fn store(address: Address) -> Inst {
+    Inst::Store { address, src: RAX }
+}
+
+pub(super) const fn copy(dst: Reg, src: Reg) -> Inst {
     Inst::Mov {
         dst,
         src,
@@ -211,7 +246,7 @@ const fn copy(dst: Reg, src: Reg) -> Inst {
     }
 }
 
-const fn advance(dst: Reg, bytes: i32) -> Inst {
+pub(super) const fn advance(dst: Reg, bytes: i32) -> Inst {
     Inst::Alu {
         op: Alu::Add,
         size: Size::S64,

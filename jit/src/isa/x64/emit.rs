@@ -12,9 +12,7 @@ pub(super) use super::encode::Buffer;
 use super::encode::Length::{L128, L256};
 use super::encode::{NONE, Op, Rm, digit, in_opcode, jump, op};
 use super::evex;
-use super::inst::{
-    Address, Alu, Cond, Inst, Narrow, Piece, Reg, Scan, Shift, Size, Source, Vector, Width,
-};
+use super::inst::{Alu, Cond, Inst, Narrow, Piece, Reg, Scan, Shift, Size, Source, Vector, Width};
 
 /// Appends `inst`, whose registers are all physical and whose labels `labels` resolves.
 pub(super) fn emit(b: &mut Buffer, inst: &Inst, labels: &[DynamicLabel]) {
@@ -53,10 +51,8 @@ pub(super) fn emit(b: &mut Buffer, inst: &Inst, labels: &[DynamicLabel]) {
         Inst::LoadSwapped { dst, address, size } => {
             op(0x0f_38_f0, dst, address).size(size).legacy(b);
         }
-        Inst::Store { to, src } => {
-            let address = Address::Base { base: to, disp: 0 };
-            op(0x89, src, address).legacy(b);
-        }
+        Inst::Store { address, src } => op(0x89, src, address).legacy(b),
+        Inst::Prefetch { address } => op(0x0f_18, digit(1), address).legacy(b),
         Inst::OrMemory { address, src } => match src {
             Source::Reg(src) => op(0x09, src, address).legacy(b),
             Source::Imm(imm) => op(0x81, digit(1), address).immediate(0x83, imm).legacy(b),

@@ -302,8 +302,10 @@ Inst {
         address: Address,
         size: Size,
     },
-    /// `mov dword [to], src`
-    Store { to: Reg, src: Reg },
+    /// `mov dword [address], src`
+    Store { address: Address, src: Reg },
+    /// `prefetcht0 [address]`
+    Prefetch { address: Address },
     /// `or dword [address], src` with a register or an immediate
     OrMemory { address: Address, src: Source },
     /// `push reg`
@@ -483,10 +485,11 @@ impl Inst {
                 address(from, &mut f);
                 f(General, Def, dst);
             }
-            Self::Store { to, src } => {
-                f(General, Use, to);
+            Self::Store { address: to, src } => {
+                address(to, &mut f);
                 f(General, Use, src);
             }
+            Self::Prefetch { address: from } => address(from, &mut f),
             Self::OrMemory { address: to, src } => {
                 address(to, &mut f);
                 source(src, &mut f);

@@ -16,6 +16,7 @@ mod control;
 mod lanes;
 mod scalars;
 mod scratch;
+mod staged;
 mod tables;
 
 use std::collections::HashMap;
@@ -23,7 +24,7 @@ use std::collections::HashMap;
 use pktjit_ir::program::{Inst as Ir, MaskOp, Program, Type};
 use pktjit_ir::{BlockId, TableId, ValueId, VerifiedProgram};
 
-use super::abi;
+use super::abi::{self, Pass};
 use super::inst::{
     Address, Class, Inst, Label, Reg, Shift, Size, Source, Vector, VectorSource, Width,
 };
@@ -36,31 +37,47 @@ use crate::target::{Features, Target};
 /// Where a body ends, with the result in eax. Block n starts at label n + 1.
 pub(super) const END: Label = Label(0);
 
-/// Lowers `program`; the values of `recomputed` are computed at each use.
+/// What is lowered.
+#[derive(Clone, Copy)]
+pub(super) struct Lookup<'a> {
+    /// What is known of all values.
+    pub(super) facts: &'a VerifiedProgram,
+    /// That program, or what a pass does of it.
+    pub(super) program: &'a Program,
+    /// Which pass.
+    pub(super) pass: Pass,
+}
+
+/// Lowers a lookup; the values of `recomputed` are computed at each use.
 ///
 /// # Errors
 /// Where the program needs what the target does not have.
 pub(super) fn lower(
-    program: &VerifiedProgram,
+    lookup: Lookup<'_>,
     target: &Target,
     pool: &mut ConstantPool,
     recomputed: &[bool],
 ) -> Result<Body, CompileError> {
-    check_lanes(program, target)?;
-    let ir = program.program();
+    let Lookup {
+        facts,
+        program,
+        pass,
+    } = lookup;
+    check_lanes(facts, target)?;
     let mut lowering = Lowering {
-        facts: program,
-        program: ir,
+        facts,
+        program,
+        pass,
         features: target.features,
         pool,
         recomputed,
-        uses: Uses::new(ir, program.value_count(), target.features.avx512),
+        uses: Uses::new(program, facts.value_count(), target.features.avx512),
         body: Body {
-            labels: ir.blocks.len() + 1,
+            labels: program.blocks.len() + 1,
             ..Body::default()
         },
-        registers: vec![None; program.value_count()],
-        rows: vec![None; program.value_count()],
+        registers: vec![None; facts.value_count()],
+        rows: vec![None; facts.value_count()],
         scaled: HashMap::new(),
         zeros: None,
         loops: Vec::new(),
@@ -70,7 +87,10 @@ pub(super) fn lower(
     };
     lowering.parameters();
     lowering.clear_scratch();
-    for b in 0..ir.blocks.len() {
+    if pass == Pass::Finish {
+        lowering.staged_index();
+    }
+    for b in 0..program.blocks.len() {
         lowering.block(BlockId::new(b as u32));
     }
     match lowering.error {
@@ -118,6 +138,7 @@ struct OpenLoop {
 struct Lowering<'a> {
     facts: &'a VerifiedProgram,
     program: &'a Program,
+    pass: Pass,
     features: Features,
     pool: &'a mut ConstantPool,
     recomputed: &'a [bool],

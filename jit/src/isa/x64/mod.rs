@@ -5,7 +5,8 @@
 //! ```
 //!
 //! The body of a lookup is lowered and assigned once. Each of the three entries is the body with the code around it that
-//! `abi` lists, in a stack frame (`frame`) where there is scratch or too few registers are free.
+//! `abi` lists, in a stack frame (`frame`) where there is scratch or too few registers are free. Batches of a program that
+//! stages a row have two bodies more (`staged`).
 
 mod abi;
 mod emit;
@@ -15,22 +16,24 @@ mod frame;
 mod inst;
 mod lower;
 mod regs;
+mod staged;
 mod uses;
 
 #[cfg(test)]
 mod tests;
 
 use dynasmrt::DynamicLabel;
-use pktjit_ir::VerifiedProgram;
+use pktjit_ir::{Program, VerifiedProgram};
 
 use crate::code::{CompiledCode, Entries, ListingEntry, StackUse};
 use crate::code_buffer::check_len;
 use crate::constant_pool::ConstantPool;
 use crate::error::CompileError;
 use crate::target::Target;
-use abi::Part;
+use abi::{Part, Pass};
 use frame::Frame;
 use inst::{Class, Inst, Reg, Role};
+use lower::Lookup;
 use regs::{Body, Line, Pressure, Step};
 
 /// Generates the code of `program` for `target`.
@@ -42,68 +45,102 @@ pub(crate) fn compile(
     target: &Target,
 ) -> Result<CompiledCode, CompileError> {
     let mut pool = ConstantPool::new(&program.program().tables);
-    let body = body(program, target, &mut pool)?;
+    let mut bodies = vec![whole(program, target, &mut pool)?];
+    let staged = in_blocks(program, target, &mut pool)?;
+    let (blocks, ptrs_blocks) = match staged {
+        Some(_) => (staged::batch_blocks(), staged::batch_ptrs_blocks()),
+        None => (Vec::new(), Vec::new()),
+    };
+    bodies.extend(staged.into_iter().flatten());
+
     let mut code = emit::Buffer::new();
+    let scratch = program.program().scratch;
+    let mut stack = StackUse::LEAF;
+    let mut entry = |parts: &[&[Part]]| {
+        let (start, frame) = entry(&mut code, &parts.concat(), &bodies, scratch)?;
+        stack.bytes = stack.bytes.max(frame.bytes());
+        stack.allocated = stack.allocated.max(frame.allocated());
+        Ok::<usize, CompileError>(start)
+    };
     let entries = Entries {
-        lookup: entry(&mut code, abi::LOOKUP, &body)?,
-        lookup_batch: entry(&mut code, abi::LOOKUP_BATCH, &body)?,
-        lookup_batch_ptrs: entry(&mut code, abi::LOOKUP_BATCH_PTRS, &body)?,
+        lookup: entry(&[abi::LOOKUP])?,
+        lookup_batch: entry(&[abi::BATCH, &blocks, abi::BATCH_KEYS])?,
+        lookup_batch_ptrs: entry(&[abi::BATCH_PTRS, &ptrs_blocks, abi::BATCH_PTRS_KEYS])?,
     };
     let key_len = program.program().layout.len();
-    let stack = StackUse {
-        bytes: body.frame.bytes(),
-        allocated: body.frame.allocated(),
-    };
     code.finish(pool, entries, *target, key_len, stack)
 }
 
-/// The body on physical registers: without a frame where that is possible.
-fn body(
+/// The body of a whole lookup: without a frame where that is possible.
+fn whole(
     program: &VerifiedProgram,
     target: &Target,
     pool: &mut ConstantPool,
 ) -> Result<Assigned, CompileError> {
-    let scratch = program.program().scratch;
-    let leaf = match scratch {
-        0 => assigned(program, target, pool, abi::GENERAL)?.ok(),
-        _ => None,
+    let lookup = Lookup {
+        facts: program,
+        program: program.program(),
+        pass: Pass::Whole,
     };
-    let (steps, labels) = match leaf {
-        Some(leaf) => leaf,
-        None => assigned(program, target, pool, abi::FRAMED)?.map_err(|class| {
-            let (what, count) = match class {
-                Class::General => ("general", abi::FRAMED.len()),
-                Class::Vector | Class::Wide => ("vector", abi::VECTOR.len()),
-                Class::Mask => ("mask", abi::MASK.len()),
-            };
-            CompileError::Unsupported(format!(
-                "more values are alive at once than the {count} {what} registers hold"
-            ))
-        })?,
-    };
-    let saved = abi::SAVED.iter().copied();
-    let saved = saved.filter(|&reg| steps.iter().any(|step| writes(step, reg)));
-    Ok(Assigned {
-        frame: Frame::new(saved.collect(), scratch),
-        has_vectors: steps.iter().any(uses_vectors),
-        steps,
-        labels,
+    if program.program().scratch == 0
+        && let Ok(leaf) = assigned(lookup, target, pool, abi::GENERAL)?
+    {
+        return Ok(leaf);
+    }
+    assigned(lookup, target, pool, abi::FRAMED)?.map_err(|class| {
+        let (what, count) = match class {
+            Class::General => ("general", abi::FRAMED.len()),
+            Class::Vector | Class::Wide => ("vector", abi::VECTOR.len()),
+            Class::Mask => ("mask", abi::MASK.len()),
+        };
+        CompileError::Unsupported(format!(
+            "more values are alive at once than the {count} {what} registers hold"
+        ))
     })
 }
 
-/// The body on the `general` registers with the number of its labels, or the kind of registers of which there are too few.
+/// The bodies of the two passes over a block, if the program stages a row and the registers suffice.
+fn in_blocks(
+    facts: &VerifiedProgram,
+    target: &Target,
+    pool: &mut ConstantPool,
+) -> Result<Option<[Assigned; 2]>, CompileError> {
+    let Some(index) = staged::index(facts) else {
+        return Ok(None);
+    };
+    let fetch = staged::fetch(facts.program(), index);
+    let finish = staged::finish(facts.program(), index);
+    let mut body = |program: &Program, pass| {
+        let lookup = Lookup {
+            facts,
+            program,
+            pass,
+        };
+        assigned(lookup, target, pool, abi::IN_BLOCKS)
+    };
+    let bodies = (body(&fetch, Pass::Fetch)?, body(&finish, Pass::Finish)?);
+    Ok(match bodies {
+        (Ok(fetch), Ok(finish)) => Some([fetch, finish]),
+        _ => None,
+    })
+}
+
+/// A body on the `general` registers, or the kind of registers of which there are too few.
 fn assigned(
-    program: &VerifiedProgram,
+    lookup: Lookup<'_>,
     target: &Target,
     pool: &mut ConstantPool,
     general: &[Reg],
-) -> Result<Result<(Vec<Step>, usize), Class>, CompileError> {
+) -> Result<Result<Assigned, Class>, CompileError> {
     // Each round computes one more value at its uses, so there are no more rounds than values.
-    let mut recomputed = vec![false; program.value_count()];
+    let mut recomputed = vec![false; lookup.facts.value_count()];
     loop {
-        let body: Body = lower::lower(program, target, pool, &recomputed)?;
+        let body: Body = lower::lower(lookup, target, pool, &recomputed)?;
         match regs::assign(&body, general) {
-            Ok(steps) => return Ok(Ok((steps, body.labels))),
+            Ok(steps) => {
+                let labels = body.labels;
+                return Ok(Ok(Assigned { steps, labels }));
+            }
             Err(Pressure {
                 recompute: Some(value),
                 ..
@@ -117,37 +154,22 @@ fn assigned(
 struct Assigned {
     steps: Vec<Step>,
     labels: usize,
-    frame: Frame,
-    /// Whether it leaves the upper halves of vector registers dirty.
-    has_vectors: bool,
 }
 
-fn writes(step: &Step, register: Reg) -> bool {
-    let Step::Inst(line) = step else {
-        return false;
-    };
-    let mut writes = false;
-    let mut inst = line.inst;
-    inst.for_each_operand(|_, role, reg| writes |= role != Role::Use && *reg == register);
-    writes
-}
-
-fn uses_vectors(step: &Step) -> bool {
-    let Step::Inst(line) = step else {
-        return false;
-    };
-    let mut has_vector = false;
-    let mut inst = line.inst;
-    inst.for_each_operand(|class, _, _| {
-        has_vector |= matches!(class, Class::Vector | Class::Wide);
-    });
-    has_vector
-}
-
-/// Appends one entry and returns where it starts.
-fn entry(code: &mut emit::Buffer, parts: &[Part], body: &Assigned) -> Result<usize, CompileError> {
+/// Appends one entry and returns where it starts, and its frame. `bodies` are in the order of [`Pass`].
+fn entry(
+    code: &mut emit::Buffer,
+    parts: &[Part],
+    bodies: &[Assigned],
+    scratch: u32,
+) -> Result<(usize, Frame), CompileError> {
     code.align();
     let start = code.len();
+    let insts = insts(parts, bodies);
+    let saved = abi::SAVED.iter().copied();
+    let saved = saved.filter(|&reg| insts.iter().any(|inst| writes(*inst, reg)));
+    let frame = Frame::new(saved.collect(), scratch);
+    let leaves_vectors_dirty = insts.iter().any(|inst| uses_vectors(*inst));
     let around: Vec<DynamicLabel> = (0..abi::LABELS).map(|_| code.label()).collect();
     let add = |code: &mut emit::Buffer, inst, note| {
         let line = Line {
@@ -160,20 +182,21 @@ fn entry(code: &mut emit::Buffer, parts: &[Part], body: &Assigned) -> Result<usi
     };
     for part in parts {
         match *part {
-            Part::Inst(Inst::Vzeroupper, _) if !body.has_vectors => {}
+            Part::Inst(Inst::Vzeroupper, _) if !leaves_vectors_dirty => {}
             Part::Inst(inst, note) => add(code, inst, note),
             Part::Bind(label) => code.bind(around[label.0 as usize]),
             Part::Enter => {
-                for inst in body.frame.enter() {
+                for inst in frame.enter() {
                     add(code, inst, "entry");
                 }
             }
             Part::Leave => {
-                for inst in body.frame.leave() {
+                for inst in frame.leave() {
                     add(code, inst, "exit");
                 }
             }
-            Part::Body => {
+            Part::Body(pass) => {
+                let body = &bodies[pass as usize];
                 let labels: Vec<DynamicLabel> = (0..body.labels).map(|_| code.label()).collect();
                 for step in &body.steps {
                     match step {
@@ -186,7 +209,40 @@ fn entry(code: &mut emit::Buffer, parts: &[Part], body: &Assigned) -> Result<usi
             }
         }
     }
-    Ok(start)
+    Ok((start, frame))
+}
+
+/// The instructions of an entry but for its frame.
+fn insts(parts: &[Part], bodies: &[Assigned]) -> Vec<Inst> {
+    let of_body = |step: &Step| match step {
+        Step::Inst(line) => Some(line.inst),
+        Step::Bind(_) => None,
+    };
+    let mut insts = Vec::new();
+    for part in parts {
+        match *part {
+            Part::Inst(Inst::Vzeroupper, _) | Part::Bind(_) | Part::Enter | Part::Leave => {}
+            Part::Inst(inst, _) => insts.push(inst),
+            Part::Body(pass) => {
+                insts.extend(bodies[pass as usize].steps.iter().filter_map(of_body));
+            }
+        }
+    }
+    insts
+}
+
+fn writes(mut inst: Inst, register: Reg) -> bool {
+    let mut writes = false;
+    inst.for_each_operand(|_, role, reg| writes |= role != Role::Use && *reg == register);
+    writes
+}
+
+fn uses_vectors(mut inst: Inst) -> bool {
+    let mut has_vector = false;
+    inst.for_each_operand(|class, _, _| {
+        has_vector |= matches!(class, Class::Vector | Class::Wide);
+    });
+    has_vector
 }
 
 fn append(code: &mut emit::Buffer, line: &Line, labels: &[DynamicLabel]) {

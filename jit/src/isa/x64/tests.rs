@@ -3,6 +3,7 @@
 mod avx512;
 mod bit_vectors;
 mod frames;
+mod staged;
 
 use std::collections::BTreeSet;
 

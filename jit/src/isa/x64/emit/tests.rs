@@ -151,10 +151,8 @@ fn meant(inst: Inst) -> (Mnemonic, Vec<Operand>) {
             let bytes = if size == Size::S32 { 4 } else { 8 };
             (M::Movbe, vec![general(size, dst), memory(address, bytes)])
         }
-        Inst::Store { to, src } => {
-            let address = Address::Base { base: to, disp: 0 };
-            (M::Mov, vec![memory(address, 4), r32(src)])
-        }
+        Inst::Store { address, src } => (M::Mov, vec![memory(address, 4), r32(src)]),
+        Inst::Prefetch { address } => (M::Prefetcht0, vec![memory(address, 1)]),
         Inst::OrMemory { address, src } => {
             (M::Or, vec![memory(address, 4), source(Size::S32, src)])
         }
@@ -336,6 +334,7 @@ fn samples() -> Vec<Inst> {
                 address,
                 src: Source::Reg(dst),
             });
+            all.push(Inst::Store { address, src: dst });
             all.extend(Width::ALL.iter().map(|&width| Inst::Load {
                 dst,
                 address,
@@ -362,6 +361,7 @@ fn samples() -> Vec<Inst> {
         }
     }
     for address in addresses() {
+        all.push(Inst::Prefetch { address });
         all.extend(
             IMMEDIATES
                 .map(Source::Imm)
@@ -410,7 +410,6 @@ fn one_register(dst: Reg, all: &mut Vec<Inst>) {
 }
 
 fn two_registers(dst: Reg, src: Reg, all: &mut Vec<Inst>) {
-    all.push(Inst::Store { to: dst, src });
     all.push(Inst::MulHighX { dst, src });
     // Swapping a register with itself is `nop` to a decoder.
     if dst != src {

@@ -8,7 +8,7 @@ use pktjit_ir::program::Terminator;
 use pktjit_ir::{BlockId, ValueId};
 
 use super::{END, LineNote, Lowering, OpenLoop, label_of};
-use crate::isa::x64::abi;
+use crate::isa::x64::abi::{self, Pass};
 use crate::isa::x64::inst::{Alu, Cond, Inst, Label, Reg, Size, Source};
 use crate::isa::x64::regs::{MoveSource, Node, constant, copy};
 
@@ -37,6 +37,9 @@ impl<'a> Lowering<'a> {
         }
         for (value, inst) in &block.insts {
             self.inst(*value, inst);
+        }
+        if self.pass == Pass::Fetch {
+            self.prefetch();
         }
         self.terminator(&block.terminator);
     }
