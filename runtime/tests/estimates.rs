@@ -1,5 +1,6 @@
 //! What the planner estimates of a lookup, beside what the code that is made does: `testdata/corpus` and
 //! `testdata/classbench`, in every structure that holds them.
+#![cfg(feature = "formats")]
 
 use std::fs;
 use std::path::{Path, PathBuf};
