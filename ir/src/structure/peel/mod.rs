@@ -127,9 +127,14 @@ impl Peel {
             .clone()
             .fold(rest + key + least, |sum, cost| sum + cost);
         let far = |cost: Cost| nearer(&input.machine, cost, all.table_bytes);
-        costs
+        let priced = costs
             .map(far)
-            .fold(rest + key + least, |sum, cost| sum + cost)
+            .fold(rest + key + least, |sum, cost| sum + cost);
+        Cost {
+            // However near the tables are, a leaf waits for its cell.
+            dependent_loads: priced.dependent_loads.max(FLOOR.dependent_loads),
+            ..priced
+        }
     }
 
     pub(crate) fn build(&self, input: &Input<'_>) -> Program {
