@@ -3,9 +3,9 @@
 //! 2026-11-30, AMD EPYC, family 25 model 17, 2 CPUs, caches of 32 KiB, 1 MiB and 32 MiB, Linux 6.18.44, load 11; a second run
 //! differed by 1 %, in the second level by 11 %.
 //!
-//! Not of that run are the third level and memory: there 6.8 and 8.3 ns a line and 19 and 21 ns a load were measured, since
-//! compilers of others filled the cache that the virtual machine shares. With these, plans avoid the third level at the
-//! price of thousands of instructions. The figures are those of the prototypes, which a quiet run is to replace.
+//! Not of that run are the third level and memory: there 6.8 and 8.3 ns a line and 19 and 21 ns a load were measured, and on the
+//! quiet machine (load 1, `--quick`) 6.6 and 6.6, 17 and 29: the virtual machine shares that cache. With these, plans avoid the
+//! third level at the price of thousands of instructions. The figures are those of the prototypes, of a machine of its own.
 
 use super::cost::{Calibration, Level};
 
