@@ -50,28 +50,28 @@ pub(crate) enum Elements {
 
 /// The rules of a row, for keys as nft lays them out, and values of the first field from which keys that miss are drawn.
 pub(super) fn rules(row: &Row) -> Result<(RuleSet, Interval), Box<dyn Error>> {
-    if let Elements::List(kind) = row.elements {
-        return list(kind, row.rules);
-    }
-    let fields = row.fields.iter().map(|kind| kind.field());
-    let layout = KeyLayout::nft_registers(fields)?;
-    let all = (0, layout.fields()[0].max());
     let count = row.rules as usize;
     let random = &mut Random(u64::from(row.rules));
     let (elements, spare) = match row.elements {
-        Elements::Counted(first) => counted(row.fields, first, count + 1),
-        Elements::Ranges => (ranges(row.fields[0], count, random), all),
-        Elements::Prefixes => (prefixes(row.fields[0], count, random), all),
+        Elements::Counted(first) => {
+            let (elements, beyond) = counted(row.fields, first, count + 1);
+            (elements, Some(beyond))
+        }
+        Elements::Ranges => (ranges(row.fields[0], count, random), None),
+        Elements::Prefixes => (prefixes(row.fields[0], count, random), None),
         Elements::Exact => {
             let element = || matches(row.fields, |kind| Match::Exact(kind.any(random)));
-            (distinct(count, element), all)
+            (distinct(count, element), None)
         }
         Elements::Mixed => {
             let element = || matches(row.fields, |kind| kind.condition(random));
-            (distinct(count, element), all)
+            (distinct(count, element), None)
         }
-        Elements::List(_) => unreachable!("lists are files"),
+        Elements::List(kind) => return list(kind, row.rules),
     };
+    let fields = row.fields.iter().map(|kind| kind.field());
+    let layout = KeyLayout::nft_registers(fields)?;
+    let spare = spare.unwrap_or((0, layout.fields()[0].max()));
     let builder = RuleSet::builder(layout).overlap(Overlap::First);
     let rules = elements.into_iter().map(Rule::new);
     let builder = rules.fold(builder, |builder, rule| builder.rule(rule));
