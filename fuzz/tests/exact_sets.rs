@@ -101,7 +101,7 @@ impl ExactSet {
         let rule = |values: &Vec<u128>| Rule::new(values.iter().map(|&value| Match::Exact(value)));
         let builder = RuleSet::builder(self.layout.clone()).overlap(Overlap::First);
         let rules = self.elements.iter().map(rule);
-        rules.fold(builder, |b, rule| b.rule(rule)).build().unwrap()
+        builder.rules(rules).build().unwrap()
     }
 }
 
@@ -174,7 +174,7 @@ fn a_large_set_of_addresses_is_hashed_and_each_is_found() {
     let address = |i: u32| i.wrapping_mul(0x9e37_79b1);
     let builder = RuleSet::builder(layout.clone()).overlap(Overlap::First);
     let rules = (0..count).map(|i| Rule::new([Match::Exact(address(i).into())]));
-    let rules = rules.fold(builder, |b, rule| b.rule(rule)).build().unwrap();
+    let rules = builder.rules(rules).build().unwrap();
     let classifier = Classifier::builder()
         .structure(Structure::Hash)
         .compile(&rules)

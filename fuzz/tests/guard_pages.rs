@@ -31,10 +31,7 @@ fn rules(layout: &KeyLayout, n: u128) -> RuleSet {
         }))
     });
     let builder = RuleSet::builder(layout.clone()).overlap(pktjit::Overlap::First);
-    rules
-        .fold(builder, pktjit::RuleSetBuilder::rule)
-        .build()
-        .unwrap()
+    builder.rules(rules).build().unwrap()
 }
 
 #[test]

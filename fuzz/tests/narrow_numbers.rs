@@ -24,11 +24,8 @@ fn ports_and_protocols_in_few_bytes_are_found_up_to_their_ends() {
         .map(|_| [range(g, 3, 255), range(g, 400, 65535), range(g, 400, 65535)])
         .collect();
     let builder = RuleSet::builder(layout.clone()).overlap(Overlap::First);
-    let rule_set = rules
-        .iter()
-        .fold(builder, |builder, &rule| builder.rule(Rule::new(rule)))
-        .build()
-        .unwrap();
+    let stored = rules.iter().map(|&rule| Rule::new(rule));
+    let rule_set = builder.rules(stored).build().unwrap();
     let options = Options {
         structure: Choice::Only(Structure::Bucket),
         // Everything is in memory, so that lines are what counts.
@@ -70,7 +67,7 @@ fn ports_and_protocols_in_few_bytes_are_found_up_to_their_ends() {
         let holds = |rule: &[Match; 3]| {
             let fields = layout.fields().iter();
             let mut all = fields.zip(rule).zip(&key);
-            all.all(|((field, m), &value)| m.lower(field) <= value && value <= m.upper(field))
+            all.all(|((field, m), &value)| m.matches(field, value))
         };
         let expected = rules.iter().position(holds).map_or(MISS, |row| row as u32);
         hits += u32::from(expected != MISS);

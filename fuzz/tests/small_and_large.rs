@@ -52,11 +52,8 @@ fn b54_small_rule_sets_agree_with_brute_force_on_the_whole_key_space() {
             .map(|_| [nibble_condition(g), nibble_condition(g)])
             .collect();
         let builder = RuleSet::builder(layout.clone()).overlap(Overlap::First);
-        let rule_set = rules
-            .iter()
-            .fold(builder, |builder, &rule| builder.rule(Rule::new(rule)))
-            .build()
-            .unwrap();
+        let stored = rules.iter().map(|&rule| Rule::new(rule));
+        let rule_set = builder.rules(stored).build().unwrap();
         // All priorities are equal, so that a rule's row is its position.
         let expected: Vec<u32> = space
             .iter()

@@ -74,8 +74,7 @@ pub(super) fn rules(row: &Row) -> Result<(RuleSet, Interval), Box<dyn Error>> {
     let spare = spare.unwrap_or((0, layout.fields()[0].max()));
     let builder = RuleSet::builder(layout).overlap(Overlap::First);
     let rules = elements.into_iter().map(Rule::new);
-    let builder = rules.fold(builder, |builder, rule| builder.rule(rule));
-    Ok((builder.build()?, spare))
+    Ok((builder.rules(rules).build()?, spare))
 }
 
 fn list(kind: classbench::Kind, rules: u32) -> Result<(RuleSet, Interval), Box<dyn Error>> {

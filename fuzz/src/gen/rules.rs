@@ -37,8 +37,8 @@ impl Case {
     pub fn rule_set(&self) -> RuleSet {
         let builder = RuleSet::builder(self.layout()).overlap(Overlap::First);
         let rules = self.rules.iter().cloned();
-        rules
-            .fold(builder, |builder, rule| builder.rule(rule))
+        builder
+            .rules(rules)
             .build()
             .expect("generated rules are valid")
     }

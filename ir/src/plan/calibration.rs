@@ -1,4 +1,5 @@
-//! The constants of the cost model: the table that `cargo run --release -p pktjit-bench -- calibrate` printed.
+//! The constants of the cost model: the table that `cargo run --release -p pktjit-bench -- calibrate` printed, but for the far
+//! caches.
 //!
 //! 2026-11-30, AMD EPYC, family 25 model 17, 2 CPUs, caches of 32 KiB, 1 MiB and 32 MiB, Linux 6.18.44, load 11; a second run
 //! differed by 1 %, in the second level by 11 %.

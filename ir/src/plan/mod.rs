@@ -6,8 +6,8 @@
 //! ```
 //!
 //! Preparing may be dear, so structures that are quick to prepare go first, and one whose *floor*, what any program of it
-//! costs at least, is above the best estimate so far is not prepared at all. What is prepared draws on one budget of
-//! work. The decision, with the losers' estimates and the reasons of those that cannot serve, is kept beside the program.
+//! costs at least, is above the best estimate so far is not prepared at all. The search for the indexes of
+//! `bucket`, the dearest, draws on a budget of work; the others do a bounded number of steps for each rule. The decision, with the losers' estimates and the reasons of those that cannot serve, is kept beside the program.
 //! Plans depend on the rules and the options alone, never on a clock or on chance: the same input gives the same program.
 
 mod calibration;
@@ -18,6 +18,7 @@ mod work;
 
 use std::cell::OnceCell;
 use std::fmt;
+use std::rc::Rc;
 
 use thiserror::Error;
 
@@ -561,7 +562,7 @@ pub(crate) fn normalise<'a>(rule_set: &'a RuleSet, options: &Options) -> Input<'
         machine: options.machine,
         effort: options.effort,
         work: Work::for_rules(rule_set.len(), options.effort),
-        segments: OnceCell::new(),
-        comparison: OnceCell::new(),
+        segments: Rc::new(OnceCell::new()),
+        comparison: Rc::new(OnceCell::new()),
     }
 }

@@ -1,7 +1,7 @@
 //! The work that planning may be, counted in steps and not by a clock, so that the same input always gives the same plan.
 //!
-//! A step is about what a loop over numbers takes for one of them: one or two nanoseconds. Whoever looks for something better
-//! spends before it looks, and makes do with what it has found where the budget is spent. Without a budget, rules that
+//! A step is about what a loop over numbers takes for one of them: one or two nanoseconds. The search for the indexes of
+//! `bucket` spends before it looks, and makes do with what it has found where the budget is spent. Without one, rules that
 //! overlap in many fields would be copied, counted and compared for minutes.
 
 use std::cell::Cell;

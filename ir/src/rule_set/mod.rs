@@ -203,6 +203,12 @@ impl RuleSetBuilder {
         self
     }
 
+    /// Adds rules, for chaining.
+    #[must_use]
+    pub fn rules(self, rules: impl IntoIterator<Item = Rule>) -> Self {
+        rules.into_iter().fold(self, Self::rule)
+    }
+
     /// Adds a rule and tells the id that it has from now on.
     pub fn push(&mut self, rule: Rule) -> RuleId {
         // Beyond 2^32 rules the id is of no use, since `build` will refuse them.

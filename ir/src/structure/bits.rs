@@ -1,4 +1,5 @@
-//! Rules as bits of the key, and the choice of those bits that tell rules apart: the index of `bucket`.
+//! Rules as bits of the key, and the choice of those bits that tell rules apart: the index of `bucket` and `direct`.
+//! `peel` chooses in a way of its own.
 //!
 //! A rule becomes a few ternary [pieces](mod@pieces): bits that must be 0, bits that must be 1, wild bits. The index may let
 //! through too much, never too little.
@@ -77,11 +78,25 @@ struct CandidateByte {
     first: usize,
 }
 
-/// A piece reduced to candidates: bit i says what it wants of candidate number i. Bits of `value` outside `care` are 0.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Reduced {
+/// Bits that must have a value, out of at most 64: of a piece, those that are candidates, by number. Bits of `value` outside
+/// `care` are 0.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Ternary {
     pub(crate) care: u64,
     pub(crate) value: u64,
+}
+
+impl Ternary {
+    /// How many bits of `mask` may have both values.
+    pub(crate) fn wild(self, mask: u64) -> u32 {
+        (mask & !self.care).count_ones()
+    }
+
+    /// Whether it covers whatever `other` matches where the bits of `mask` are fixed and both are possible.
+    pub(crate) fn covers(self, other: Self, mask: u64) -> bool {
+        self.care & !(other.care | mask) == 0
+            && (self.value ^ other.value) & self.care & other.care == 0
+    }
 }
 
 impl Candidates {
@@ -92,24 +107,15 @@ impl Candidates {
             .iter()
             .map(|field| usize::from(field.bits()))
             .sum();
-        let mut scored: Vec<(u32, Bit)> = Vec::new();
-        for limb in 0..total.div_ceil(64) {
-            let ones = count_bits(pieces.iter().map(|piece| piece.value[limb]));
-            let cares = count_bits(pieces.iter().map(|piece| piece.care[limb]));
-            for (bit, (ones, cares)) in (64 * limb as Bit..).zip(ones.into_iter().zip(cares)) {
-                let fewest = ones.min(cares - ones);
-                // Worth most where it splits evenly, and where few rules are wild in it.
-                let score = 16 * fewest + cares;
-                if fewest > 0 {
-                    scored.push((score, bit));
-                }
-            }
-        }
-        scored.sort_by_key(|&(score, bit)| (std::cmp::Reverse(score), bit));
-        scored.truncate(MAX_CANDIDATES);
-        let mut placed: Vec<(usize, Bit)> = scored
+        let of_limb = |limb: usize| {
+            pieces.iter().map(move |piece| Ternary {
+                care: piece.care[limb],
+                value: piece.value[limb],
+            })
+        };
+        let mut placed: Vec<(usize, Bit)> = telling_bits(total.div_ceil(64), of_limb)
             .into_iter()
-            .map(|(_, bit)| (place(layout, bit), bit))
+            .map(|bit| (place(layout, bit), bit))
             .collect();
         placed.sort_unstable();
         // Bits of overlapping fields may be the same bit of the key.
@@ -150,21 +156,21 @@ impl Candidates {
     }
 
     /// What a piece wants of the candidates.
-    pub(crate) fn reduce(&self, piece: &Piece) -> Reduced {
+    pub(crate) fn reduce(&self, piece: &Piece) -> Ternary {
         let gather = |bits: &Bits| {
             self.bytes.iter().fold(0, |gathered, byte| {
                 let value = (bits[byte.limb] >> byte.shift) as u8;
                 gathered | u64::from(byte.gathered[usize::from(value)]) << byte.first
             })
         };
-        Reduced {
+        Ternary {
             care: gather(&piece.care),
             value: gather(&piece.value),
         }
     }
 
     /// Chooses bits one after the other, as far as the work allows.
-    pub(crate) fn choose(&self, pieces: &[Reduced], aim: &Aim, work: &Work) -> Chosen {
+    pub(crate) fn choose(&self, pieces: &[Ternary], aim: &Aim, work: &Work) -> Chosen {
         let half_full = aim.capacity / 2.0;
         let badness = |count: u32| {
             let over = (f64::from(count) - half_full).max(0.0);
@@ -249,7 +255,7 @@ impl Candidates {
 struct Halves([[u64; MAX_CANDIDATES / 8]; 2]);
 
 impl Halves {
-    fn new(piece: &Reduced) -> Self {
+    fn new(piece: &Ternary) -> Self {
         let spread_all = |bits: u64| std::array::from_fn(|byte| spread((bits >> (8 * byte)) as u8));
         Self([
             spread_all(!piece.value),
@@ -309,18 +315,61 @@ fn spread(byte: u8) -> u64 {
     (bits + 0x7f7f_7f7f_7f7f_7f7f) >> 7 & 0x0101_0101_0101_0101
 }
 
-/// For each bit, how many of the words have it.
-fn count_bits(words: impl Iterator<Item = u64>) -> [u32; 64] {
-    let mut counts = [0; 64];
-    for word in words {
-        for (byte, counts) in counts.chunks_exact_mut(8).enumerate() {
-            let bits = spread((word >> (8 * byte)) as u8).to_le_bytes();
-            for (count, bit) in counts.iter_mut().zip(bits) {
-                *count += u32::from(bit);
+/// The bits that tell most rules apart, the best first, at most [`MAX_CANDIDATES`]; `of_limb` yields what the rules want of 64
+/// bits, limb after limb.
+pub(crate) fn telling_bits<I: Iterator<Item = Ternary>>(
+    limbs: usize,
+    of_limb: impl Fn(usize) -> I,
+) -> Vec<Bit> {
+    let mut scored: Vec<(u32, Bit)> = Vec::new();
+    for limb in 0..limbs {
+        let ones = count_bits(of_limb(limb).map(|ternary| ternary.value));
+        let cares = count_bits(of_limb(limb).map(|ternary| ternary.care));
+        for (bit, (ones, cares)) in (64 * limb as Bit..).zip(ones.into_iter().zip(cares)) {
+            let rarer = ones.min(cares - ones);
+            if rarer > 0 {
+                // Worth most where it splits evenly, and where few rules are wild in it.
+                scored.push((16 * rarer + cares, bit));
             }
         }
     }
-    counts
+    scored.sort_unstable_by_key(|&(score, bit)| (std::cmp::Reverse(score), bit));
+    scored.truncate(MAX_CANDIDATES);
+    scored.into_iter().map(|(_, bit)| bit).collect()
+}
+
+/// For each of 64 bits, how many of the words have it.
+pub(crate) fn count_bits(words: impl Iterator<Item = u64>) -> [u32; 64] {
+    const LOW: u64 = 0x0101_0101_0101_0101;
+    let mut totals = [0; 64];
+    // Byte k of number j counts bit 8k + j.
+    let mut counters = [0u64; 8];
+    let mut flush = |counters: &mut [u64; 8]| {
+        for (j, counter) in counters.iter_mut().enumerate() {
+            for (k, count) in counter.to_le_bytes().into_iter().enumerate() {
+                totals[8 * k + j] += u32::from(count);
+            }
+            *counter = 0;
+        }
+    };
+    for (i, word) in words.enumerate() {
+        if i % 255 == 254 {
+            flush(&mut counters);
+        }
+        for (j, counter) in counters.iter_mut().enumerate() {
+            *counter += word >> j & LOW;
+        }
+    }
+    flush(&mut counters);
+    totals
+}
+
+/// All combinations of the bits of `wild`, each once.
+pub(crate) fn subsets(wild: u64) -> impl Iterator<Item = u64> {
+    std::iter::successors(Some(0u64), move |subset| {
+        let next = subset.wrapping_sub(wild) & wild;
+        (next != 0).then_some(next)
+    })
 }
 
 /// Gathers the bits of a mask side by side, as `pext` does: the bits move to the right by powers of two (Warren, "Hacker's

@@ -425,6 +425,27 @@ impl Comparison {
         b.load(row, self.column_count() as u8, Some(lane))
     }
 
+    /// Compares the vector of rules at number `first` of `row`, and takes the rows of verdicts of those that match into the running
+    /// minimum `least`; yields the new one.
+    pub(crate) fn emit_min(
+        &self,
+        b: &mut ProgramBuilder,
+        (row, first): (ValueId, u16),
+        lanes: u8,
+        splats: &mut Splats,
+        least: ValueId,
+    ) -> ValueId {
+        let mask = self.emit(b, row, first, lanes, splats);
+        let rows = b.load_lanes(row, self.column_count() as u8, first, lanes);
+        // Where there is nothing to test every rule matches.
+        let mask = mask.unwrap_or_else(|| b.compare_lanes(LaneCompareOp::Eq, rows, rows));
+        b.inst(Inst::MaskedMin {
+            acc: least,
+            mask,
+            x: rows,
+        })
+    }
+
     /// `found` where the common bits are as they should be, else `otherwise`.
     pub(crate) fn emit_unless_differing(
         b: &mut ProgramBuilder,

@@ -31,7 +31,7 @@ use crate::key::KeyLayout;
 use crate::plan::{Effort, Work};
 use crate::program::{BinaryOp, MISS, Program, Table};
 use crate::rule::{Match, Rule};
-use crate::structure::bits::{self, Aim, Bit, COARSE, Candidates, EXACT, Index, Reduced};
+use crate::structure::bits::{self, Aim, Bit, COARSE, Candidates, EXACT, Index, Ternary, subsets};
 use crate::structure::rule_rows::RuleRows;
 use crate::structure::scalar::ScalarComparison;
 use crate::structure::{Cost, Input, Refusal, empty};
@@ -313,7 +313,7 @@ impl Search<'_> {
             bits::pieces(layout, self.input.rule(row), COARSE, &mut pieces);
         }
         let candidates = Candidates::new(layout, &pieces);
-        let pieces: Vec<Reduced> = pieces
+        let pieces: Vec<Ternary> = pieces
             .iter()
             .map(|piece| candidates.reduce(piece))
             .collect();
@@ -439,10 +439,8 @@ impl Painted {
             own.sort_unstable();
             own.dedup();
             for (fixed, wild) in own {
-                // All subsets of the wild bits.
-                let mut subset = 0u32;
-                loop {
-                    let start = (fixed | subset) as usize * MAX_CLASS_RULES;
+                for subset in subsets(wild.into()) {
+                    let start = (fixed | subset as u32) as usize * MAX_CLASS_RULES;
                     let list = &mut slots[start..start + MAX_CLASS_RULES];
                     let is_mine = |&slot: &u32| slot == NONE || slot == rule as u32;
                     match list.iter().position(is_mine) {
@@ -450,10 +448,6 @@ impl Painted {
                         _ => return Err(rule),
                     }
                     steps_left -= 1;
-                    subset = subset.wrapping_sub(wild) & wild;
-                    if subset == 0 {
-                        break;
-                    }
                 }
             }
         }

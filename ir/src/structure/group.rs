@@ -13,17 +13,20 @@ use std::ops::Range;
 use crate::plan::{Effort, Work};
 use crate::rule::Rule;
 use crate::structure::Input;
-use crate::structure::bits::{self, Aim, COARSE, Candidates, FINE, Gather, Index, Reduced};
+use crate::structure::bits::{
+    self, Aim, COARSE, Candidates, FINE, Gather, Index, Ternary, subsets,
+};
+use crate::structure::lists::Lists;
 
 /// Most bits of an index.
-const MAX_INDEX_BITS: usize = 20;
+pub(crate) const MAX_INDEX_BITS: usize = 20;
 /// With more rules than this only one depth of an index is tried.
 const MANY_RULES: usize = 1 << 17;
 /// Copies of rules in all cells together, per rule and per cell, that are allowed.
 const MAX_COPIES: usize = 4;
 /// Limits on the chosen bits in which a rule may be wild that are tried. Over the nine ClassBench sets (2026-11-30, planner's
 /// estimates in ns for fw1_10k and fw1_100k): 2 and 4 gave 129 and 1590, 1 and 3 gave 62 and 625, 1, 2 and 4 give 61 and 450.
-const MAX_WILD: [u32; 3] = [1, 2, 4];
+pub(crate) const MAX_WILD: [u32; 3] = [1, 2, 4];
 
 /// Which rules share a bucket. Rules are positions in `Input::rows`.
 pub(crate) struct Assignment {
@@ -83,11 +86,11 @@ pub(crate) fn for_each_assignment(
         bits::pieces(layout, rule_of(input, rule), COARSE, &mut sample);
     }
     let candidates = Candidates::new(layout, &sample);
-    let sample: Vec<Reduced> = sample
+    let sample: Vec<Ternary> = sample
         .iter()
         .map(|piece| candidates.reduce(piece))
         .collect();
-    let Some(reduced) = ReducedRules::new(input, rules, &candidates) else {
+    let Some(reduced) = reduce(input, rules, &candidates) else {
         return;
     };
     let smallest = capacities.iter().copied().min().unwrap_or(1) - 1;
@@ -150,51 +153,29 @@ fn depths(max: usize, effort: Effort, rules: usize) -> std::ops::RangeInclusive<
     max.saturating_sub(tried - 1)..=max
 }
 
-/// The pieces of each rule, reduced to the candidates for an index, so that rules are split once for all indexes.
-struct ReducedRules {
-    /// Pieces of one rule after the other, each once for a rule.
-    pieces: Vec<Reduced>,
-    /// Where the pieces of each rule end.
-    ends: Vec<usize>,
-}
-
-impl ReducedRules {
-    /// `None` where there is no work left.
-    fn new(input: &Input<'_>, rules: &[u32], candidates: &Candidates) -> Option<Self> {
-        let mut reduced = Self {
-            pieces: Vec::with_capacity(rules.len()),
-            ends: Vec::with_capacity(rules.len()),
-        };
-        let mut pieces = Vec::new();
-        for &rule in rules {
-            pieces.clear();
-            let fields = input.layout().fields().len();
-            let rule = rule_of(input, rule);
-            bits::pieces(input.layout(), rule, FINE, &mut pieces);
-            let conditions = input.layout().fields().iter().zip(&rule.matches);
-            let intervals = conditions.filter(|(field, m)| m.care(field).is_none());
-            let work =
-                WORK_PER_PIECE * (pieces.len() + fields) + WORK_PER_INTERVAL * intervals.count();
-            if !input.work.spend(work) {
-                return None;
-            }
-            let start = reduced.pieces.len();
-            reduced
-                .pieces
-                .extend(pieces.iter().map(|piece| candidates.reduce(piece)));
-            dedup_from(&mut reduced.pieces, start);
-            reduced.ends.push(reduced.pieces.len());
+/// The pieces of each rule, reduced to the candidates for an index, so that rules are split once for all indexes; `None` where
+/// there is no work left.
+fn reduce(input: &Input<'_>, rules: &[u32], candidates: &Candidates) -> Option<Lists<Ternary>> {
+    let fields = input.layout().fields();
+    let mut lists = Lists::default();
+    let (mut pieces, mut reduced) = (Vec::new(), Vec::new());
+    for &rule in rules {
+        pieces.clear();
+        let rule = rule_of(input, rule);
+        bits::pieces(input.layout(), rule, FINE, &mut pieces);
+        let conditions = fields.iter().zip(&rule.matches);
+        let intervals = conditions.filter(|(field, m)| m.care(field).is_none());
+        let work =
+            WORK_PER_PIECE * (pieces.len() + fields.len()) + WORK_PER_INTERVAL * intervals.count();
+        if !input.work.spend(work) {
+            return None;
         }
-        Some(reduced)
+        reduced.extend(pieces.iter().map(|piece| candidates.reduce(piece)));
+        reduced.sort_unstable();
+        reduced.dedup();
+        lists.push(reduced.drain(..));
     }
-
-    /// The pieces of each rule.
-    fn of_each(&self) -> impl Iterator<Item = &[Reduced]> {
-        let starts = std::iter::once(0).chain(self.ends.iter().copied());
-        starts
-            .zip(&self.ends)
-            .map(|(start, &end)| &self.pieces[start..end])
-    }
+    Some(lists)
 }
 
 /// Sorts what lies behind `start`, and leaves out what is there twice.
@@ -225,8 +206,8 @@ struct Placement<'a> {
 
 impl<'a> Placement<'a> {
     /// The cells in the index of the `chosen` candidates; `None` where there is no work left to find them.
-    fn new(rules: &'a [u32], reduced: &ReducedRules, chosen: &[u8], work: &Work) -> Option<Self> {
-        if !work.spend(WORK_PER_PIECE * reduced.pieces.len()) {
+    fn new(rules: &'a [u32], reduced: &Lists<Ternary>, chosen: &[u8], work: &Work) -> Option<Self> {
+        if !work.spend(WORK_PER_PIECE * reduced.item_count()) {
             return None;
         }
         let gather = Gather::new(
@@ -235,10 +216,10 @@ impl<'a> Placement<'a> {
                 .fold(0, |mask, candidate| mask | 1 << candidate),
         );
         // The fixed and wild bits of each rule's pieces in the index, each once.
-        let mut runs: Vec<(u32, u32)> = Vec::with_capacity(reduced.pieces.len());
+        let mut runs: Vec<(u32, u32)> = Vec::with_capacity(reduced.item_count());
         let mut members: Vec<(usize, Range<usize>)> = Vec::with_capacity(rules.len());
         let mut own: Vec<(u32, u32)> = Vec::new();
-        for pieces in reduced.of_each() {
+        for pieces in reduced.iter() {
             own.clear();
             own.extend(pieces.iter().map(|piece| {
                 let (value, wild) = (gather.of(piece.value), gather.of(!piece.care));
@@ -272,15 +253,8 @@ impl<'a> Placement<'a> {
             copies -= count;
             let start = placement.cells.len();
             for &(fixed, wild) in &runs[range.clone()] {
-                // All subsets of the wild bits.
-                let mut subset = 0u32;
-                loop {
-                    placement.cells.push(fixed | subset);
-                    subset = subset.wrapping_sub(wild) & wild;
-                    if subset == 0 {
-                        break;
-                    }
-                }
+                let all = subsets(wild.into()).map(|wild| fixed | wild as u32);
+                placement.cells.extend(all);
             }
             if range.len() > 1 {
                 dedup_from(&mut placement.cells, start);

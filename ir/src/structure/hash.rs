@@ -7,7 +7,7 @@
 //! result  = row number of the slot if its numbers are those of the key, and so is what all rules have in common; else MISS
 //! ```
 //!
-//! Two dependent loads and one comparison, whatever the number of rules. Each pilot was searched until its keys fell on
+//! Two loads, of which the second waits for the first, and one comparison, whatever the number of rules. Each pilot was searched until its keys fell on
 //! slots that were still free, those with most keys first: this is the compress, hash, displace construction of Belazzougui,
 //! Botelho and Dietzfelbinger (2009) in the form that PTHash (Pibiri and Trani, 2021) made quick to look up.
 //!
@@ -25,8 +25,9 @@ use std::fmt;
 use crate::builder::ProgramBuilder;
 use crate::entity::{FieldId, ValueId};
 use crate::key::KeyLayout;
-use crate::program::{BinaryOp, Column, CompareOp, MISS, Program, Table};
+use crate::program::{BinaryOp, Column, MISS, Program, Table};
 use crate::structure::common::Common;
+use crate::structure::compare::Comparison;
 use crate::structure::windows::{Window, windows};
 use crate::structure::{Cost, Input, Refusal, empty};
 use crate::table::flat;
@@ -312,15 +313,7 @@ impl Hash {
             differing = Some(differing.map_or(bits, |before| b.binary(BinaryOp::Or, before, bits)));
         }
         let candidate = b.load(row, self.numbers.len() as u8, None);
-        let found = match differing {
-            Some(differing) => {
-                let zero = b.constant(0);
-                let is_equal = b.compare(CompareOp::Eq, differing, zero);
-                let miss = b.constant(MISS.into());
-                b.select(is_equal, candidate, miss)
-            }
-            None => candidate,
-        };
+        let found = Comparison::emit_unless_differing(&mut b, differing, candidate, MISS.into());
         Ok(input.finish(b, found))
     }
 

@@ -1,13 +1,13 @@
 //! `linear`: blocks of rules, one vector of lanes each, compared one block after the other in a bounded loop.
 //!
-//! It holds everything and needs no index, so it is what is left where nothing else fits, and what `bucket` does with the
-//! rules that are too wide for its index. Every block is compared for every key: leaving the loop at the first match would
+//! It holds everything and needs no index, so it is what is left where nothing else fits, and what `bucket` and `peel`
+//! do with the rules that are too wide for their indexes. Every block is compared for every key: leaving the loop at the first match would
 //! make the time depend on the traffic. A running minimum of the matching row numbers, lane by lane, finds the winner, so
 //! rules may lie in any order.
 
 use crate::builder::ProgramBuilder;
 use crate::entity::ValueId;
-use crate::program::{Inst, LaneCompareOp, MISS, Program, Terminator, Type};
+use crate::program::{Inst, MISS, Program, Terminator, Type};
 use crate::structure::compare::{Comparison, Splats, result_column};
 use crate::structure::{Cost, Input, Refusal, empty};
 use crate::table::TableWriter;
@@ -67,7 +67,6 @@ impl Blocks {
         let lanes = input.machine.lanes;
         let trips = self.rows.len().div_ceil(lanes.into());
         let mut columns = self.comparison.columns(lanes.into());
-        let result = columns.len() as u8;
         columns.push(result_column(
             self.comparison.column_count(),
             lanes.into(),
@@ -98,15 +97,9 @@ impl Blocks {
 
         b.switch_to(head);
         let row = b.row(table, params[0]);
-        let mask = self.comparison.emit(b, row, 0, lanes, splats);
-        let ids = b.load_lanes(row, result, 0, lanes);
-        // Where there is nothing to test every rule matches.
-        let mask = mask.unwrap_or_else(|| b.compare_lanes(LaneCompareOp::Eq, ids, ids));
-        let best = b.inst(Inst::MaskedMin {
-            acc: params[1],
-            mask,
-            x: ids,
-        });
+        let best = self
+            .comparison
+            .emit_min(b, (row, 0), lanes, splats, params[1]);
         b.terminate(Terminator::Repeat {
             head,
             args: vec![best],
@@ -118,6 +111,14 @@ impl Blocks {
         let found = b.inst(Inst::HorizontalMin { a: exit_params[0] });
         let differing = self.comparison.emit_common(b);
         Comparison::emit_unless_differing(b, differing, found, MISS.into())
+    }
+}
+
+#[cfg(test)]
+impl Blocks {
+    /// The rows of the rules that are compared.
+    pub(crate) fn rows(&self) -> &[u32] {
+        &self.rows
     }
 }
 

@@ -23,6 +23,7 @@ pub(crate) mod group;
 pub(crate) mod hash;
 pub(crate) mod inline;
 pub(crate) mod linear;
+pub(crate) mod lists;
 pub(crate) mod peel;
 pub(crate) mod pipapo;
 pub(crate) mod radix;
@@ -38,6 +39,7 @@ pub(crate) mod words;
 
 use std::cell::OnceCell;
 use std::fmt;
+use std::rc::Rc;
 use std::str::FromStr;
 
 use thiserror::Error;
@@ -168,10 +170,10 @@ pub(crate) struct Input<'a> {
     pub(crate) effort: Effort,
     /// How much planning may still do.
     pub(crate) work: Work,
-    /// See [`segments`](Self::segments).
-    pub(crate) segments: OnceCell<Result<Segments, Refusal>>,
+    /// See [`segments`](Self::segments); the same for all lanes, as are the tests.
+    pub(crate) segments: Rc<OnceCell<Result<Segments, Refusal>>>,
     /// See [`comparison`](Self::comparison).
-    pub(crate) comparison: OnceCell<Comparison>,
+    pub(crate) comparison: Rc<OnceCell<Comparison>>,
 }
 
 impl Input<'_> {

@@ -11,7 +11,7 @@ pub(crate) type RuleAndRow<'a> = (&'a Rule, u32);
 
 /// How the rows of a table look that hold at most so many rules each.
 pub(crate) struct RuleRows<'a> {
-    /// Numbers for each rule, at least one of them with its verdict's row.
+    /// At least one number for each rule, its verdict's row counted.
     pub(crate) comparison: &'a ScalarComparison,
     /// At least one.
     pub(crate) rules: usize,

@@ -30,7 +30,6 @@ use crate::structure::compare::Comparison;
 use crate::structure::{Cost, Input, Refusal};
 
 /// The segments of the field in which rules differ.
-#[derive(Clone)]
 pub(crate) struct Segments {
     field: FieldId,
     /// Bits that all rules want of the other fields.
@@ -43,7 +42,6 @@ pub(crate) struct Segments {
 }
 
 /// Bits of a field, and what they must be.
-#[derive(Clone)]
 struct Wanted {
     field: FieldId,
     mask: u128,

@@ -214,8 +214,9 @@ impl Sieved {
 mod tests {
     use super::*;
     use crate::Field;
-    use crate::plan::{Choice, Options, plan};
-    use crate::{Overlap, RuleSet, Structure};
+    use crate::Structure;
+    use crate::plan::{Choice, Options, normalise, plan};
+    use crate::structure::tests::set;
 
     fn layout() -> KeyLayout {
         KeyLayout::packed([Field::ipv6_addr("daddr"), Field::inet_service("dport")]).unwrap()
@@ -273,12 +274,8 @@ mod tests {
             hi: address(i).saturating_add(1 << 40),
         };
         let fields = [Field::ipv6_addr("saddr"), Field::ipv6_addr("daddr")];
-        let builder = RuleSet::builder(KeyLayout::packed(fields).unwrap()).overlap(Overlap::First);
-        let rule_set = (1..=500)
-            .map(|i| Rule::new([range(i), range(i + 500)]))
-            .fold(builder, |builder, rule| builder.rule(rule))
-            .build()
-            .unwrap();
+        let rules = (1..=500).map(|i| Rule::new([range(i), range(i + 500)]));
+        let rule_set = set(KeyLayout::packed(fields).unwrap(), rules);
         let options = Options {
             structure: Choice::Only(Structure::Bucket),
             ..Options::default()
@@ -297,14 +294,18 @@ mod tests {
         let fields = [Field::ipv4_addr("a"), Field::ipv4_addr("b")];
         let layout = KeyLayout::at(fields.into_iter().zip([0, 3])).unwrap();
         // The last byte of `a` is the first of `b`.
-        let contradiction = Rule::new([Match::Exact(0x28), Match::Exact(0x3e00_0000)]);
-        let builder = RuleSet::builder(layout).rule(contradiction);
-        let options = Options {
-            structure: Choice::Only(Structure::Bucket),
-            ..Options::default()
-        };
-        let plan = plan(&builder.build().unwrap(), &options).unwrap();
-        let tables = &plan.program().program().tables;
-        assert!(tables.iter().all(|table| &*table.name != "rows"));
+        let rules = [
+            (0x28, 0x2800_0001),
+            (0x29, 0x2900_0001),
+            (0x28, 0x3e00_0000),
+        ];
+        let rules = set(
+            layout,
+            rules.map(|(a, b)| Rule::new([a, b].map(Match::Exact))),
+        );
+        let input = normalise(&rules, &Options::default());
+        let nothing = || Sieve { depths: vec![0, 0] };
+        assert!(Sieved::new(&input, &[0, 1], nothing()).is_some());
+        assert!(Sieved::new(&input, &[0, 1, 2], nothing()).is_none());
     }
 }

@@ -18,11 +18,7 @@ pub(crate) fn range(lo: u128, hi: u128) -> Match {
 
 pub(crate) fn set(layout: KeyLayout, rules: impl IntoIterator<Item = Rule>) -> RuleSet {
     let builder = RuleSet::builder(layout).overlap(Overlap::First);
-    rules
-        .into_iter()
-        .fold(builder, |builder, rule| builder.rule(rule))
-        .build()
-        .unwrap()
+    builder.rules(rules).build().unwrap()
 }
 
 #[test]

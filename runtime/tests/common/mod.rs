@@ -32,10 +32,7 @@ pub(crate) fn many(n: u32) -> RuleSet {
             port + 150,
         )
     });
-    rules
-        .fold(builder(), pktjit::RuleSetBuilder::rule)
-        .build()
-        .unwrap()
+    builder().rules(rules).build().unwrap()
 }
 
 fn rule(addr: u32, len: u8, lo: u16, hi: u16) -> Rule {

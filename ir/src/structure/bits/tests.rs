@@ -2,7 +2,7 @@
 
 use quickcheck::{QuickCheck, TestResult};
 
-use super::{Aim, COARSE, Candidates, FINE, Gather, Index, Reduced};
+use super::{Aim, COARSE, Candidates, FINE, Gather, Index, Ternary, count_bits};
 use crate::plan::{Pext, Work};
 use crate::structure::bits;
 use crate::structure::tests::{ports, range};
@@ -96,7 +96,7 @@ fn bits_that_tell_nothing_apart_are_not_chosen() {
         max_wild: 1,
     };
     let candidates = Candidates::new(&layout, &pieces);
-    let pieces: Vec<Reduced> = pieces
+    let pieces: Vec<Ternary> = pieces
         .iter()
         .map(|piece| candidates.reduce(piece))
         .collect();
@@ -146,7 +146,7 @@ fn qc_choosing_bits_agrees_with_its_definition() {
         let pieces = random_pieces(&layout, &values);
         let capacity = f64::from(capacity % 16) + 0.5;
         let candidates = Candidates::new(&layout, &pieces);
-        let reduced: Vec<Reduced> = pieces
+        let reduced: Vec<Ternary> = pieces
             .iter()
             .map(|piece| candidates.reduce(piece))
             .collect();
@@ -163,7 +163,7 @@ fn qc_choosing_bits_agrees_with_its_definition() {
         let score = |candidate: u8| {
             let halves = [0, 1].map(|side| {
                 let goes =
-                    |p: &&Reduced| p.care >> candidate & 1 == 0 || p.value >> candidate & 1 == side;
+                    |p: &&Ternary| p.care >> candidate & 1 == 0 || p.value >> candidate & 1 == side;
                 badness(reduced.iter().filter(goes).count())
             });
             halves[0] + halves[1]
@@ -210,4 +210,17 @@ fn qc_runs_of_a_mask_are_apart_and_are_all_of_it() {
         .tests(2000)
         .min_tests_passed(2000)
         .quickcheck(holds as fn(u64) -> bool);
+}
+
+#[test]
+fn qc_all_bits_are_counted_at_once() {
+    fn holds(words: Vec<u64>, times: u8) -> bool {
+        // More than one counter of 8 bits holds.
+        let all = || (0..times).flat_map(|_| words.iter().copied());
+        let counts = count_bits(all());
+        (0..64).all(|bit| counts[bit] as usize == all().filter(|word| word >> bit & 1 == 1).count())
+    }
+    QuickCheck::new()
+        .min_tests_passed(100)
+        .quickcheck(holds as fn(Vec<u64>, u8) -> bool);
 }

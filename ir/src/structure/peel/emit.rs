@@ -5,7 +5,7 @@ use super::leaves::Leaves;
 use crate::builder::ProgramBuilder;
 use crate::entity::ValueId;
 use crate::plan::{Machine, Pext};
-use crate::program::{BinaryOp, CompareOp, Inst, LaneCompareOp, MISS, Program, Table};
+use crate::program::{BinaryOp, Inst, MISS, Program, Table};
 use crate::structure::bits::Index;
 use crate::structure::compare::{Comparison, Splats, result_column};
 use crate::structure::linear::Blocks;
@@ -70,13 +70,8 @@ impl Stage {
         let rows = none + usize::from(differing.is_some());
         let table = self.leaf_table(input, rows);
         let leaves = b.table(table);
-        let mut leaf = self.emit_leaf(b, input.machine.pext);
-        if let Some(differing) = differing {
-            let zero = b.constant(0);
-            let is_same = b.compare(CompareOp::Eq, differing, zero);
-            let none = b.constant(none as u64);
-            leaf = b.select(is_same, leaf, none);
-        }
+        let leaf = self.emit_leaf(b, input.machine.pext);
+        let leaf = Comparison::emit_unless_differing(b, differing, leaf, none as u64);
         b.row(leaves, leaf)
     }
 
@@ -91,11 +86,6 @@ impl Stage {
         let mut table = TableWriter::new("leaves", columns, rows);
         let mut numbers = Vec::new();
         for (leaf, rules) in self.leaves.leaves.iter().enumerate() {
-            // Or rules would vanish silently.
-            assert!(
-                rules.len() <= self.capacity,
-                "a leaf is longer than the code compares"
-            );
             for (lane, &rule) in rules.iter().enumerate() {
                 let row = input.rows[rule as usize];
                 numbers.clear();
@@ -116,18 +106,10 @@ impl Stage {
         splats: &mut Splats,
         found: ValueId,
     ) -> ValueId {
-        let result = self.comparison.column_count() as u8;
         let blocks = (0..self.capacity as u16).step_by(lanes.into());
         blocks.fold(found, |found, first| {
-            let mask = self.comparison.emit(b, row, first, lanes, splats);
-            let ids = b.load_lanes(row, result, first, lanes);
-            // Where there is nothing to test every rule matches.
-            let mask = mask.unwrap_or_else(|| b.compare_lanes(LaneCompareOp::Eq, ids, ids));
-            b.inst(Inst::MaskedMin {
-                acc: found,
-                mask,
-                x: ids,
-            })
+            let rules = &self.comparison;
+            rules.emit_min(b, (row, first), lanes, splats, found)
         })
     }
 

@@ -4,10 +4,11 @@
 //! matches whatever it matches: that rule is compared in this group or in a later one, and wins. Rules that would be copied
 //! too often, or that find a cell full, are left over as a whole, for the next group.
 
-use super::select::{self, Aim, gather};
-use super::ternary::{Ternaries, Ternary};
+use super::select::{self, Aim};
+use super::ternary::Ternaries;
 use crate::structure::Input;
-use crate::structure::bits::Index;
+use crate::structure::bits::{Gather, Index, Ternary, subsets};
+use crate::structure::lists::Lists;
 
 /// Copies of rules in all cells together, per rule, that are allowed.
 const MAX_COPIES: usize = 8;
@@ -29,37 +30,12 @@ pub(super) struct Settings {
     pub(super) blocks: usize,
 }
 
-/// Lists of numbers, one after the other.
-#[derive(Default)]
-pub(super) struct Lists {
-    numbers: Vec<u32>,
-    ends: Vec<usize>,
-}
-
-impl Lists {
-    pub(super) fn push(&mut self, list: impl IntoIterator<Item = u32>) {
-        self.numbers.extend(list);
-        self.ends.push(self.numbers.len());
-    }
-
-    pub(super) fn iter(&self) -> impl Iterator<Item = &[u32]> + Clone {
-        let starts = std::iter::once(0).chain(self.ends.iter().copied());
-        starts
-            .zip(&self.ends)
-            .map(|(start, &end)| &self.numbers[start..end])
-    }
-
-    pub(super) fn len(&self) -> usize {
-        self.ends.len()
-    }
-}
-
 /// Rules by cell.
 pub(super) struct Group {
     /// The bits of the key that number the cells.
     pub(super) index: Index,
     /// The rules of each cell, the strongest first, at most `capacity`.
-    pub(super) cells: Lists,
+    pub(super) cells: Lists<u32>,
     /// Most rules of a cell.
     pub(super) capacity: usize,
     /// The rules that are in some cell, and those that are in none; the strongest first.
@@ -158,7 +134,7 @@ struct Build<'a> {
 
 impl Build<'_> {
     /// The members of each cell; leaves over those that go to too many.
-    fn cells(&mut self, mask: u64, max_wild: u32) -> Lists {
+    fn cells(&mut self, mask: u64, max_wild: u32) -> Lists<u32> {
         let mut copies = MAX_COPIES * self.rules.len();
         for (rule, is_left_over) in self.gathered.iter().zip(&mut self.is_left_over) {
             let wild = rule.wild(mask);
@@ -173,7 +149,7 @@ impl Build<'_> {
     }
 
     /// The cells without the members that never win there.
-    fn prune_all(&self, cells: &Lists, mask: u64, fixed: &[u64]) -> Lists {
+    fn prune_all(&self, cells: &Lists<u32>, mask: u64, fixed: &[u64]) -> Lists<u32> {
         let mut pruned = Lists::default();
         let mut members = Vec::new();
         for cell in cells.iter() {
@@ -209,7 +185,7 @@ impl Build<'_> {
     }
 
     /// Leaves over rules of cells that hold more than a leaf, the least specific first.
-    fn leave_overflow(&mut self, cells: &Lists, capacity: usize) {
+    fn leave_overflow(&mut self, cells: &Lists<u32>, capacity: usize) {
         for cell in cells.iter().filter(|cell| cell.len() > capacity) {
             let mut members: Vec<u32> = cell
                 .iter()
@@ -229,18 +205,12 @@ fn distribute(
     members: impl Iterator<Item = u32> + Clone,
     gathered: &[Ternary],
     mask: u64,
-) -> Lists {
+) -> Lists<u32> {
+    let gather = Gather::new(mask);
     let cells = |member: u32| {
         let rule = gathered[member as usize];
-        let (fixed, wild) = (gather(rule.value, mask), gather(!rule.care, mask));
-        let mut subset = Some(0u64);
-        // All subsets of the wild bits.
-        std::iter::from_fn(move || {
-            let now = subset?;
-            let next = now.wrapping_sub(wild) & wild;
-            subset = (next != 0).then_some(next);
-            Some((fixed | now) as usize)
-        })
+        let fixed = gather.of(rule.value);
+        subsets(gather.of(!rule.care)).map(move |wild| (fixed | wild) as usize)
     };
     let mut ends = vec![0usize; 1 << mask.count_ones()];
     for member in members.clone() {
@@ -260,5 +230,5 @@ fn distribute(
             ends[cell] += 1;
         }
     }
-    Lists { numbers, ends }
+    Lists::new(numbers, ends)
 }

@@ -4,7 +4,7 @@
 //! one as long as they fit, and what is then still small fills up other leaves. A leaf never changes: a cell names it by its
 //! number.
 
-use super::group::Lists;
+use crate::structure::lists::Lists;
 
 /// The leaf of each cell, and the rules of each leaf.
 pub(super) struct Leaves {
@@ -14,7 +14,9 @@ pub(super) struct Leaves {
 
 impl Leaves {
     /// Packs cells of at most `capacity` rules into leaves of as many.
-    pub(super) fn pack(cells: &Lists, capacity: usize) -> Self {
+    pub(super) fn pack(cells: &Lists<u32>, capacity: usize) -> Self {
+        // Or rules would vanish silently: no more than that is compared.
+        debug_assert!(cells.iter().all(|cell| cell.len() <= capacity));
         // Runs of neighbours, and the run of each cell.
         let mut runs: Vec<Vec<u32>> = Vec::new();
         let mut run_of_cell = Vec::with_capacity(cells.len());

@@ -19,7 +19,8 @@
 //! **The search.** A group is judged on a sample, by the time of its own lookup plus what is expected for the rules that it
 //! leaves over. Tried are filters (up to two fields in which all rules of the group must be specific), limits on the bits in
 //! which a rule may be wild, every number of index bits, and leaves of one to four vectors; one [selection](select) of bits
-//! serves all of the last two. Time grows linearly with the rules, memory too, and neither depends on a clock or on chance.
+//! serves all of the last two. Time grows linearly with the rules, memory too: constants bound what is done for a rule
+//! and a group, not the budget of work. Neither depends on a clock or on chance.
 //!
 //! **Cost** of a group: two dependent loads, and about 4 instructions a field for each vector of rules. The ways of four groups
 //! are computed before the first of their leaves is compared, so that their loads wait at the same time.
@@ -43,20 +44,17 @@ mod tests;
 use self::emit::{Stage, leaf_cost, path_cost};
 use self::group::{Group, Settings, all_bits, every};
 use self::select::{Aim, MAX_BLOCKS, Step, choose};
-use self::ternary::{Ternaries, Ternary};
+use self::ternary::Ternaries;
 use crate::plan::{Effort, Machine};
 use crate::program::Program;
-use crate::structure::bits::Index;
+use crate::structure::bits::{Index, Ternary};
 use crate::structure::compare::Comparison;
+use crate::structure::group::{MAX_INDEX_BITS, MAX_WILD};
 use crate::structure::linear::Blocks;
 use crate::structure::{Cost, Input, Refusal, empty};
 
 /// Most groups. What they leave is compared in a loop.
 const MAX_GROUPS: usize = 16;
-/// Most bits of an index.
-const MAX_INDEX_BITS: usize = 20;
-/// Limits on the bits of an index in which a rule may be wild that are tried.
-const MAX_WILD: [u32; 3] = [1, 2, 4];
 /// A group takes at least a quarter of the rules. Smaller ones look cheap, but eight of them took 640 of 88,753 rules.
 const MIN_SHARE: f64 = 0.25;
 /// Groups of a sample that are built, to judge them by what they really leave over.

@@ -1,16 +1,16 @@
 //! Choosing the bits of an index, one after the other.
 //!
 //! Each bit halves the cells; a rule goes to one half, or to both where the bit is wild in it. The next bit is the one that
-//! leaves the cells best filled, as in [`bits`](crate::structure::bits):
+//! leaves the cells best filled, much as in [`bits`](crate::structure::bits):
 //!
 //! ```text
 //! f(x) = max(0, x - capacity / 2)^2 + x        summed over all cells
 //! ```
 //!
-//! What makes it quick: a cell's rules are counted for all 64 candidates at once, eight counters in a word; and rules in
-//! cells that are small enough already are kept in one heap, since another bit can only copy them.
+//! What makes it quick, and differ from there: rules in cells that are small enough for a leaf are kept in one heap and count for
+//! their copies alone, since another bit can do nothing else to them.
 
-use super::ternary::Ternary;
+use crate::structure::bits::{Ternary, count_bits};
 
 /// What the bits shall achieve.
 #[derive(Clone, Copy, Debug)]
@@ -40,32 +40,6 @@ pub(super) const MAX_BLOCKS: usize = 4;
 
 /// What a rule that is given up counts for, in rules kept in a cell that is not too full.
 const GIVEN_UP: u64 = 4;
-
-/// For each of 64 bits, how many of the words have it.
-pub(super) fn count_bits(words: impl Iterator<Item = u64>) -> [u32; 64] {
-    const LOW: u64 = 0x0101_0101_0101_0101;
-    let mut totals = [0; 64];
-    // Byte k of number j counts bit 8k + j.
-    let mut counters = [0u64; 8];
-    let mut flush = |counters: &mut [u64; 8]| {
-        for (j, counter) in counters.iter_mut().enumerate() {
-            for (k, count) in counter.to_le_bytes().into_iter().enumerate() {
-                totals[8 * k + j] += u32::from(count);
-            }
-            *counter = 0;
-        }
-    };
-    for (i, word) in words.enumerate() {
-        if i % 255 == 254 {
-            flush(&mut counters);
-        }
-        for (j, counter) in counters.iter_mut().enumerate() {
-            *counter += word >> j & LOW;
-        }
-    }
-    flush(&mut counters);
-    totals
-}
 
 /// Chooses bits out of `out_of` that split `rules` into cells; yields all steps.
 pub(super) fn choose(rules: Vec<Ternary>, out_of: u64, aim: &Aim) -> Vec<Step> {
@@ -172,18 +146,4 @@ fn score(
         }
     }
     (scores, current)
-}
-
-/// The bits of `word` that `mask` has, gathered at the low end.
-pub(super) fn gather(word: u64, mask: u64) -> u64 {
-    let (mut gathered, mut left, mut at) = (0, mask, 0);
-    while left != 0 {
-        let start = left.trailing_zeros();
-        let run = (left >> start).trailing_ones();
-        let bits = u64::MAX >> (64 - run);
-        gathered |= (word >> start & bits) << at;
-        at += run;
-        left &= !(bits << start);
-    }
-    gathered
 }

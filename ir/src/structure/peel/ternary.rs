@@ -4,29 +4,12 @@
 //! That may let a rule into cells in which it matches nothing, never keep it out of one in which it does: leaves compare
 //! exactly.
 
-use super::select::count_bits;
+use crate::key::MAX_FIELDS;
 use crate::structure::Input;
-use crate::structure::bits::{Bit, Index, put_bits};
+use crate::structure::bits::{self, Bit, Index, Ternary, put_bits};
 
-/// Bits that must have a value, out of at most 64. Bits of `value` outside `care` are 0.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Ternary {
-    pub(super) care: u64,
-    pub(super) value: u64,
-}
-
-impl Ternary {
-    /// In how many bits of `mask` the rule takes both values.
-    pub(super) fn wild(self, mask: u64) -> u32 {
-        (mask & !self.care).count_ones()
-    }
-
-    /// Whether the rule covers whatever `other` matches where the bits of `mask` are fixed and both are possible.
-    pub(super) fn covers(self, other: Self, mask: u64) -> bool {
-        self.care & !(other.care | mask) == 0
-            && (self.value ^ other.value) & self.care & other.care == 0
-    }
-}
+// Two bits of `levels` a field, one of `ranged`.
+const _: () = assert!(MAX_FIELDS <= 16);
 
 /// All rules of an input, by position in [`Input::rows`].
 pub(super) struct Ternaries {
@@ -139,23 +122,9 @@ impl Ternaries {
         true
     }
 
-    /// The bits that tell most of `rules` apart, at most 64.
+    /// The bits that tell most of `rules` apart.
     pub(super) fn telling_bits(&self, rules: &[u32]) -> Vec<Bit> {
-        let mut scored: Vec<(u32, Bit)> = Vec::new();
-        for limb in 0..self.limbs {
-            let own = || rules.iter().map(|&rule| self.limbs_of(rule)[limb]);
-            let cares = count_bits(own().map(|ternary| ternary.care));
-            let ones = count_bits(own().map(|ternary| ternary.value));
-            for (bit, (care, ones)) in cares.into_iter().zip(ones).enumerate() {
-                let rarer = ones.min(care - ones);
-                if rarer > 0 {
-                    // Worth most where it splits evenly, and where few rules are wild in it.
-                    scored.push((16 * rarer + care, (64 * limb + bit) as Bit));
-                }
-            }
-        }
-        scored.sort_unstable_by_key(|&(score, bit)| (std::cmp::Reverse(score), bit));
-        scored.truncate(64);
-        scored.into_iter().map(|(_, bit)| bit).collect()
+        let own = |limb: usize| rules.iter().map(move |&rule| self.limbs_of(rule)[limb]);
+        bits::telling_bits(self.limbs, own)
     }
 }

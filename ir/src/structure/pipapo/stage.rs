@@ -138,8 +138,8 @@ impl Stage {
                 table_bytes,
             };
         };
-        // What finds the row of each group; a load of a vector for each 8 numbers, and five instructions for what was not zero; two for the address of each
-        // row in a block. A stage behind a map looks at the blocks of its rows in which the map set bits.
+        // What finds the row of each group; a load of a vector for each 8 numbers, and five instructions for what was not zero;
+        // two for the address of each row in a block. A stage behind a map looks at the blocks of its rows in which the map set bits.
         let blocks = blocks as f64;
         let share = found.map_or(1.0, |found| (found.max(1.0) / blocks).min(1.0));
         let vectors = (numbers / 8.0).ceil();
