@@ -162,7 +162,7 @@ fn structures(what: &str, rules: &RuleSet, keys: &[u8], lanes: u8, cases: &mut V
         let Ok(plan) = plan(rules, &options) else {
             continue;
         };
-        let name = format!("{what} as {structure} of {lanes} lanes");
+        let name = format!("{what} as {structure} of {} lanes", plan.decision().lanes());
         let code = code(plan.program(), &Target::x86_64_avx512())
             .unwrap_or_else(|reason| panic!("{name}: {reason}"));
         let case = Case {
@@ -181,7 +181,13 @@ fn structures(what: &str, rules: &RuleSet, keys: &[u8], lanes: u8, cases: &mut V
 }
 
 fn execute_structures(what: &str, cases: Vec<Case>, large: usize) {
-    eprintln!("{what}: {large} programs audited, too large to run without an operating system");
+    // A plan may want eight lanes where there are sixteen.
+    let wide = cases.iter().filter(|case| case.name.ends_with(" 16 lanes"));
+    let (all, wide) = (cases.len(), wide.count());
+    eprintln!(
+        "{what}: {wide} of {all} programs have sixteen lanes; {large} more audited, too large to run without an operating system"
+    );
+    assert!(all >= 400 && wide >= 40, "{wide} of {all}");
     execute(what, cases);
 }
 
@@ -258,9 +264,10 @@ fn no_wider_register_is_used_than_allowed() {
     let mut narrow = Target::x86_64_avx512();
     narrow.max_vector_bits = 256;
     let mut g = Gen::from_size_and_seed(20, 256);
+    let mut compiled = 0;
     for _ in 0..100 {
         let program = verify(program::program(&mut g, 8)).expect("a valid program");
-        let _ = code(&program, &narrow);
+        compiled += u32::from(code(&program, &narrow).is_ok());
         let program = verify(program::program(&mut g, 16)).expect("a valid program");
         let has_lanes = code(&program, &narrow).is_err_and(|reason| reason.contains("lanes"));
         assert!(
@@ -268,4 +275,5 @@ fn no_wider_register_is_used_than_allowed() {
             "{program}"
         );
     }
+    assert!(compiled > 80, "{compiled}");
 }

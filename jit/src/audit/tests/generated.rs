@@ -110,7 +110,8 @@ fn many_pieces(n: u32) -> RuleSet {
     builder.build().unwrap()
 }
 
-fn planned(rules: &RuleSet, structure: Structure, lanes: u8) -> VerifiedProgram {
+/// The program, and the lanes that it wants of those that there are.
+fn planned(rules: &RuleSet, structure: Structure, lanes: u8) -> (VerifiedProgram, u8) {
     let options = Options {
         structure: Choice::Only(structure),
         machine: Machine {
@@ -119,16 +120,28 @@ fn planned(rules: &RuleSet, structure: Structure, lanes: u8) -> VerifiedProgram 
         },
         ..Options::default()
     };
-    let plan = plan(rules, &options).unwrap();
-    plan.into_parts().0
+    let (program, decision) = plan(rules, &options).unwrap().into_parts();
+    (program, decision.lanes())
 }
 
 /// What is planned for eight lanes is compiled for all targets, for sixteen lanes where there are as many.
 #[track_caller]
 fn structure_passes(rules: &RuleSet, structure: Structure) {
-    passes(&planned(rules, structure, 8));
+    passes(&planned(rules, structure, 8).0);
     let wide = vec![Target::x86_64_avx512()];
-    passes_for(wide, &planned(rules, structure, 16));
+    passes_for(wide, &planned(rules, structure, 16).0);
+}
+
+#[test]
+fn plans_that_gain_from_sixteen_lanes_are_among_those_that_pass() {
+    for (rules, structure) in [
+        (rules(60), Structure::Inline),
+        (rules(700), Structure::Linear),
+    ] {
+        let (_, lanes) = planned(&rules, structure, 16);
+        assert_eq!(lanes, 16, "{structure}");
+        structure_passes(&rules, structure);
+    }
 }
 
 #[test]
@@ -181,7 +194,7 @@ fn pipapo_in_one_stage() {
 #[test]
 fn pipapo_in_several_stages() {
     let rules = many_pieces(100);
-    assert!(planned(&rules, Structure::Pipapo, 8).program().scratch > 0);
+    assert!(planned(&rules, Structure::Pipapo, 8).0.program().scratch > 0);
     structure_passes(&rules, Structure::Pipapo);
 }
 

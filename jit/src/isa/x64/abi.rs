@@ -115,8 +115,6 @@ const NEXT_KEY: Label = Label(0);
 const NO_KEYS: Label = Label(1);
 /// The labels of `staged` come after these.
 pub(super) const BLOCK_LABELS: u32 = 2;
-/// How many labels the code around a body uses.
-pub(super) const LABELS: usize = 6;
 
 /// `lookup(rdi key) -> eax`
 pub(super) const LOOKUP: &[Part] = &[
@@ -244,6 +242,29 @@ pub(super) const fn copy(dst: Reg, src: Reg) -> Inst {
         src,
         size: Size::S64,
     }
+}
+
+/// Counts one trip more, and goes to `head` until there were as many as `trips`: the form of a loop from which the auditor
+/// proves bounds.
+pub(super) const fn next_trip(counter: Reg, trips: i32, head: Label) -> [Inst; 3] {
+    let size = Size::S32;
+    [
+        Inst::Alu {
+            op: Alu::Add,
+            size,
+            dst: counter,
+            src: Source::Imm(1),
+        },
+        Inst::Cmp {
+            size,
+            a: counter,
+            b: Source::Imm(trips),
+        },
+        Inst::JumpIf {
+            cond: Cond::Below,
+            to: head,
+        },
+    ]
 }
 
 pub(super) const fn advance(dst: Reg, bytes: i32) -> Inst {

@@ -166,6 +166,10 @@ impl<'a> Lowering<'a> {
         self.push_reading(inst, None);
     }
 
+    fn push_all(&mut self, insts: impl IntoIterator<Item = Inst>) {
+        insts.into_iter().for_each(|inst| self.push(inst));
+    }
+
     /// An instruction that reads memory of a table, if any.
     fn push_reading(&mut self, inst: Inst, table: Option<TableId>) {
         let LineNote { value, note } = self.line;

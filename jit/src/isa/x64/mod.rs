@@ -165,12 +165,11 @@ fn entry(
 ) -> Result<(usize, Frame), CompileError> {
     code.align();
     let start = code.len();
-    let insts = insts(parts, bodies);
+    let touched = Touched::new(parts, bodies);
     let saved = abi::SAVED.iter().copied();
-    let saved = saved.filter(|&reg| insts.iter().any(|inst| writes(*inst, reg)));
+    let saved = saved.filter(|reg| touched.written[reg.physical_index()]);
     let frame = Frame::new(saved.collect(), scratch);
-    let leaves_vectors_dirty = insts.iter().any(|inst| uses_vectors(*inst));
-    let around: Vec<DynamicLabel> = (0..abi::LABELS).map(|_| code.label()).collect();
+    let around: Vec<DynamicLabel> = (0..staged::LABELS).map(|_| code.label()).collect();
     let add = |code: &mut emit::Buffer, inst, note| {
         let line = Line {
             inst,
@@ -182,7 +181,7 @@ fn entry(
     };
     for part in parts {
         match *part {
-            Part::Inst(Inst::Vzeroupper, _) if !leaves_vectors_dirty => {}
+            Part::Inst(Inst::Vzeroupper, _) if !touched.has_vectors => {}
             Part::Inst(inst, note) => add(code, inst, note),
             Part::Bind(label) => code.bind(around[label.0 as usize]),
             Part::Enter => {
@@ -212,37 +211,41 @@ fn entry(
     Ok((start, frame))
 }
 
-/// The instructions of an entry but for its frame.
-fn insts(parts: &[Part], bodies: &[Assigned]) -> Vec<Inst> {
-    let of_body = |step: &Step| match step {
-        Step::Inst(line) => Some(line.inst),
-        Step::Bind(_) => None,
-    };
-    let mut insts = Vec::new();
-    for part in parts {
-        match *part {
-            Part::Inst(Inst::Vzeroupper, _) | Part::Bind(_) | Part::Enter | Part::Leave => {}
-            Part::Inst(inst, _) => insts.push(inst),
-            Part::Body(pass) => {
-                insts.extend(bodies[pass as usize].steps.iter().filter_map(of_body));
+/// What the instructions of an entry do to registers.
+struct Touched {
+    written: [bool; Reg::PHYSICAL],
+    has_vectors: bool,
+}
+
+impl Touched {
+    /// By the bodies and what is around them, but for what saves and cleans registers.
+    fn new(parts: &[Part], bodies: &[Assigned]) -> Self {
+        let mut touched = Self {
+            written: [false; Reg::PHYSICAL],
+            has_vectors: false,
+        };
+        for part in parts {
+            match *part {
+                Part::Inst(Inst::Vzeroupper, _) | Part::Bind(_) | Part::Enter | Part::Leave => {}
+                Part::Inst(inst, _) => touched.add(inst),
+                Part::Body(pass) => {
+                    for step in &bodies[pass as usize].steps {
+                        if let Step::Inst(line) = step {
+                            touched.add(line.inst);
+                        }
+                    }
+                }
             }
         }
+        touched
     }
-    insts
-}
 
-fn writes(mut inst: Inst, register: Reg) -> bool {
-    let mut writes = false;
-    inst.for_each_operand(|_, role, reg| writes |= role != Role::Use && *reg == register);
-    writes
-}
-
-fn uses_vectors(mut inst: Inst) -> bool {
-    let mut has_vector = false;
-    inst.for_each_operand(|class, _, _| {
-        has_vector |= matches!(class, Class::Vector | Class::Wide);
-    });
-    has_vector
+    fn add(&mut self, mut inst: Inst) {
+        inst.for_each_operand(|class, role, reg| {
+            self.has_vectors |= matches!(class, Class::Vector | Class::Wide);
+            self.written[reg.physical_index()] |= role != Role::Use;
+        });
+    }
 }
 
 fn append(code: &mut emit::Buffer, line: &Line, labels: &[DynamicLabel]) {

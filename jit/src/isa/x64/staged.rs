@@ -18,7 +18,8 @@ use pktjit_ir::program::{Block, Inst as Ir, Program, Terminator, Type};
 use pktjit_ir::{ValueId, VerifiedProgram};
 
 use super::abi::{
-    BLOCK_KEYS, BLOCK_LABELS, IN_BLOCK, KEY, LEFT, OUT, Part, Pass, STEP, advance, copy, store,
+    BLOCK_KEYS, BLOCK_LABELS, IN_BLOCK, KEY, LEFT, OUT, Part, Pass, STEP, advance, copy, next_trip,
+    store,
 };
 use super::inst::{Address, Alu, Cond, Inst, Label, Reg, Scale, Size, Source, Width};
 
@@ -71,8 +72,11 @@ const NEXT_BLOCK: Label = Label(BLOCK_LABELS);
 const FETCH: Label = Label(BLOCK_LABELS + 1);
 const FINISH: Label = Label(BLOCK_LABELS + 2);
 const NO_BLOCK: Label = Label(BLOCK_LABELS + 3);
+/// How many labels the code around a body uses.
+pub(super) const LABELS: u32 = BLOCK_LABELS + 4;
 
-/// The blocks of `lookup_batch`.
+/// The blocks of `lookup_batch`. Each key is found by a product: the auditor bounds the counter, and so the product, while a pointer
+/// that advances would have to be tied to the counter.
 pub(super) fn batch_blocks() -> Vec<Part> {
     let nth_key = [
         block(copy(KEY, IN_BLOCK)),
@@ -150,30 +154,13 @@ fn blocks(nth_key: &[Part], next_block: &[Part]) -> Vec<Part> {
     .concat()
 }
 
-/// A pass over the keys of a block, in the form of a loop that the auditor understands.
+/// A pass over the keys of a block.
 fn for_each_key(head: Label, nth_key: &[Part], pass: Pass) -> Vec<Part> {
-    let next_key = [
-        block(Inst::Alu {
-            op: Alu::Add,
-            size: Size::S32,
-            dst: IN_BLOCK,
-            src: Source::Imm(1),
-        }),
-        block(Inst::Cmp {
-            size: Size::S32,
-            a: IN_BLOCK,
-            b: Source::Imm(BLOCK),
-        }),
-        block(Inst::JumpIf {
-            cond: Cond::Below,
-            to: head,
-        }),
-    ];
     [
         &[block(Inst::Zero { dst: IN_BLOCK }), Part::Bind(head)],
         nth_key,
         &[Part::Body(pass), block(store(RESULT))],
-        &next_key,
+        &next_trip(IN_BLOCK, BLOCK, head).map(block),
     ]
     .concat()
 }

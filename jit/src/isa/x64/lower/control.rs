@@ -8,8 +8,8 @@ use pktjit_ir::program::Terminator;
 use pktjit_ir::{BlockId, ValueId};
 
 use super::{END, LineNote, Lowering, OpenLoop, label_of};
-use crate::isa::x64::abi::{self, Pass};
-use crate::isa::x64::inst::{Alu, Cond, Inst, Label, Reg, Size, Source};
+use crate::isa::x64::abi::{self, Pass, next_trip};
+use crate::isa::x64::inst::{Inst, Size};
 use crate::isa::x64::regs::{MoveSource, Node, constant, copy};
 
 /// Control.
@@ -158,10 +158,10 @@ impl<'a> Lowering<'a> {
     fn repeat(&mut self, head: BlockId, args: &[ValueId], exit: BlockId, exit_args: &[ValueId]) {
         self.line.note = "loop";
         let block = &self.program.blocks[head.index()];
-        self.pass(head, 1, args);
+        self.pass_arguments(head, 1, args);
         if let (Some(trips), Some(&(counter, _))) = (block.trips, block.params.first()) {
             let counter = self.reg(counter);
-            self.next_trip(counter, trips, label_of(head));
+            self.push_all(next_trip(counter, trips.cast_signed(), label_of(head)));
         }
         if let Some(OpenLoop { start, escaping }) = self.loops.pop() {
             self.body.loops.push((start, self.body.nodes.len() - 1));
@@ -173,36 +173,16 @@ impl<'a> Lowering<'a> {
         self.go(exit, exit_args);
     }
 
-    /// Counts one trip more, and goes to `head` until there were as many as `trips`. The auditor proves bounds from this form.
-    pub(super) fn next_trip(&mut self, counter: Reg, trips: u32, head: Label) {
-        let size = Size::S32;
-        self.push(Inst::Alu {
-            op: Alu::Add,
-            size,
-            dst: counter,
-            src: Source::Imm(1),
-        });
-        self.push(Inst::Cmp {
-            size,
-            a: counter,
-            b: Source::Imm(trips.cast_signed()),
-        });
-        self.push(Inst::JumpIf {
-            cond: Cond::Below,
-            to: head,
-        });
-    }
-
     /// Passes arguments to a later block and goes there.
     fn go(&mut self, to: BlockId, args: &[ValueId]) {
-        self.pass(to, 0, args);
+        self.pass_arguments(to, 0, args);
         if !self.is_next(to) {
             self.push(Inst::Jump { to: label_of(to) });
         }
     }
 
     /// Sets the parameters of `to` after the first `skip` ones.
-    fn pass(&mut self, to: BlockId, skip: usize, args: &[ValueId]) {
+    fn pass_arguments(&mut self, to: BlockId, skip: usize, args: &[ValueId]) {
         let params = &self.program.blocks[to.index()].params[skip..];
         let mut moves = Vec::with_capacity(args.len());
         for (&arg, &(param, _)) in args.iter().zip(params) {

@@ -137,7 +137,7 @@ impl Lowering<'_> {
         self.vector_op(Vector::MinUD, acc, (VectorSource::Reg(candidates), None))
     }
 
-    pub(super) fn is_splat_of(&self, value: ValueId, lane: u32) -> bool {
+    fn is_splat_of(&self, value: ValueId, lane: u32) -> bool {
         matches!(self.uses.inst(value), Some(&Ir::Splat { a, .. })
             if self.uses.constant(a) == Some(lane.into()))
     }

@@ -4,7 +4,7 @@
 use pktjit_ir::ValueId;
 
 use super::Lowering;
-use crate::isa::x64::abi;
+use crate::isa::x64::abi::{self, next_trip};
 use crate::isa::x64::frame::{STORE, scratch_bytes};
 use crate::isa::x64::inst::{Address, Inst, Reg, Scale, Shift, Size};
 use crate::isa::x64::regs::{Node, constant};
@@ -62,7 +62,7 @@ impl Lowering<'_> {
             };
             self.push(Inst::VectorStore { address, src: zero });
         }
-        self.next_trip(counter, trips, head);
+        self.push_all(next_trip(counter, trips.cast_signed(), head));
         self.body.loops.push((start, self.body.nodes.len() - 1));
         trips * STORES_OF_TRIP
     }
