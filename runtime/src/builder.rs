@@ -136,16 +136,15 @@ impl ClassifierBuilder {
     pub fn compile(&self, rules: &RuleSet) -> Result<Classifier, BuildError> {
         let mut build = Build::new(self, rules);
         let named = self.engine.or_else(|| build.preferred());
-        build.is_named = named.is_some();
         let mut kind = named.unwrap_or(EngineKind::ALL[0]);
-        let mut engine = build.engine(kind);
+        let mut engine = build.engine(kind, named);
         for next in kind.order_from().skip(1) {
             match &engine {
                 Err(error) if self.allows_another_engine(error) => build.note(error),
                 _ => break,
             }
             kind = next;
-            engine = build.engine(kind);
+            engine = build.engine(kind, named);
         }
         Ok(build.finish(kind, engine?))
     }
@@ -192,8 +191,6 @@ pub(crate) fn machine(features: Features, caches: Caches, lanes: u8) -> Machine 
 struct Build<'a> {
     settings: &'a ClassifierBuilder,
     rules: &'a RuleSet,
-    /// Whether the engine to start with was asked for, by the caller or by `PKTJIT_ENGINE`.
-    is_named: bool,
     /// Made for the first engine that wants one, and again where the next one cannot take it.
     plan: Option<Result<Plan, PlanError>>,
     why: String,
@@ -205,7 +202,6 @@ impl<'a> Build<'a> {
         Self {
             settings,
             rules,
-            is_named: false,
             plan: None,
             why: String::new(),
             stats: Stats {
@@ -248,7 +244,12 @@ impl<'a> Build<'a> {
             .map_err(|error| error.clone().into())
     }
 
-    fn engine(&mut self, kind: EngineKind) -> Result<Engine, BuildError> {
+    /// The engine `kind`; `named` is the one that was asked for, by the caller or by `PKTJIT_ENGINE`.
+    fn engine(
+        &mut self,
+        kind: EngineKind,
+        named: Option<EngineKind>,
+    ) -> Result<Engine, BuildError> {
         let refused = |reason: String| BuildError::Engine {
             engine: kind,
             reason,
@@ -256,7 +257,9 @@ impl<'a> Build<'a> {
         kind.check(&self.settings.cpu)
             .map_err(|reason| refused(reason.into()))?;
         match kind {
-            EngineKind::Avx512 | EngineKind::Avx2 => self.native(kind, refused).map(Engine::Native),
+            EngineKind::Avx512 | EngineKind::Avx2 => self
+                .native(kind, named == Some(kind), refused)
+                .map(Engine::Native),
             EngineKind::Interp => {
                 // It takes vectors of any width; with these it runs what `avx2` would.
                 let program = self.plan(8)?.program().clone();
@@ -273,6 +276,7 @@ impl<'a> Build<'a> {
     fn native(
         &mut self,
         kind: EngineKind,
+        is_named: bool,
         refused: impl Fn(String) -> BuildError,
     ) -> Result<NativeCode, BuildError> {
         let settings = self.settings;
@@ -282,7 +286,6 @@ impl<'a> Build<'a> {
         };
         let mut target = target.map_err(|reason| refused(reason.into()))?;
         target.max_vector_bits = target.max_vector_bits.min(settings.max_vector_bits);
-        let is_named = self.is_named;
         let plan = self.plan(target.lanes())?;
         if kind == EngineKind::Avx512 && !is_named && plan.decision().lanes() <= 8 {
             return Err(refused("the plan gains nothing from sixteen lanes".into()));

@@ -73,7 +73,7 @@ pub trait SealedMemory: Send + Sync {
     /// The bytes.
     fn bytes(&self) -> &[u8];
 
-    /// How many of them the operating system has agreed to put on huge pages.
+    /// For how many of them the operating system took the advice to use huge pages; whether it does is up to it.
     fn huge_page_bytes(&self) -> usize {
         0
     }
@@ -87,7 +87,7 @@ struct Pages {
     map: Mmap,
     /// The part that was asked for; what is around it for alignment is never touched and so takes no memory.
     asked: Range<usize>,
-    is_on_huge_pages: bool,
+    is_advised: bool,
 }
 
 impl SealedMemory for Pages {
@@ -96,11 +96,7 @@ impl SealedMemory for Pages {
     }
 
     fn huge_page_bytes(&self) -> usize {
-        if self.is_on_huge_pages {
-            self.asked.len()
-        } else {
-            0
-        }
+        if self.is_advised { self.asked.len() } else { 0 }
     }
 }
 
@@ -156,7 +152,7 @@ unsafe impl CodeMemory for OsMemory {
             0
         };
         let asked = start..start + len;
-        let is_on_huge_pages = is_large && advise_huge_pages(&pages);
+        let is_advised = is_large && advise_huge_pages(&pages);
         fill(&mut pages[asked.clone()]);
         let sealed = match access {
             Access::Read => pages.make_read_only(),
@@ -166,7 +162,7 @@ unsafe impl CodeMemory for OsMemory {
             Ok(map) => Ok(Box::new(Pages {
                 map,
                 asked,
-                is_on_huge_pages,
+                is_advised,
             })),
             Err(source) => {
                 if source.kind() == io::ErrorKind::PermissionDenied {

@@ -135,7 +135,7 @@ impl NativeCode {
         })
     }
 
-    /// Bytes of tables on huge pages.
+    /// Bytes of tables that are advised to be on huge pages.
     pub(crate) fn huge_page_bytes(&self) -> usize {
         (self.tables.as_ref()).map_or(0, |tables| tables.huge_page_bytes())
     }

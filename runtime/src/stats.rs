@@ -16,7 +16,7 @@ pub struct Stats {
     pub pool_bytes: usize,
     /// Bytes of the tables, those in the pool included.
     pub table_bytes: usize,
-    /// Bytes of the large tables that the operating system has agreed to put on huge pages.
+    /// Bytes of the large tables for which the operating system took the advice to use huge pages; whether it does is up to it.
     pub huge_page_bytes: usize,
     /// Bytes of stack that a call of the generated code takes.
     pub stack_bytes: usize,
