@@ -9,10 +9,10 @@ use std::error::Error;
 use std::fmt;
 
 use pktjit::{
-    Caches, Classifier, Cpu, Field, KeyLayout, LayoutError, MISS, Match, NativeCode, OsMemory,
-    Rule, RuleSet, Structure, Target, cli::measure::single, cli::random::Random,
+    Caches, Classifier, Cpu, EngineKind, Field, KeyLayout, LayoutError, MISS, Match, NativeCode,
+    OsMemory, Rule, RuleSet, Structure, Target, cli::measure::single, cli::random::Random,
 };
-use pktjit_ir::plan::{Calibration, Choice, Level, Machine, Options, plan};
+use pktjit_ir::plan::{Calibration, Choice, Level, Machine, Options, Pext, plan};
 use pktjit_ir::program::{BinaryOp, Column, Inst, MaskOp, Table};
 use pktjit_ir::{ByteOrder, ProgramBuilder, TableId, ValueId, verify};
 use pktjit_jit::{LookupStats, compile, lookup_stats};
@@ -372,6 +372,11 @@ fn call(effort: Effort) -> Result<f64, Box<dyn Error>> {
 fn estimates(target: &Target, effort: Effort) -> Result<Vec<Compared>, Box<dyn Error>> {
     let Caches { l1d, l2, l3, .. } = target.caches;
     let machine = Machine {
+        pext: if target.features.fast_pext {
+            Pext::Fast
+        } else {
+            Pext::Slow
+        },
         l1d,
         l2,
         l3,
@@ -392,17 +397,19 @@ fn estimates(target: &Target, effort: Effort) -> Result<Vec<Compared>, Box<dyn E
             let Ok(plan) = plan(&set.rules, &options) else {
                 continue;
             };
+            // Vectors of eight lanes, as the estimate has them.
+            let classifier = Classifier::builder()
+                .structure(structure)
+                .engine(EngineKind::Avx2)
+                .compile(&set.rules)?;
             let of_it = plan.decision().candidates()[0].estimate.clone()?;
             estimated.push((structure, of_it.nanoseconds));
-            classifiers.push(
-                Classifier::builder()
-                    .structure(structure)
-                    .compile(&set.rules)?,
-            );
+            classifiers.push(classifier);
         }
-        let mut ways: Vec<Loop<'_>> = classifiers
-            .iter()
-            .filter_map(RawCall::new)
+        let calls: Option<Vec<RawCall<'_>>> = classifiers.iter().map(RawCall::new).collect();
+        let mut ways: Vec<Loop<'_>> = calls
+            .ok_or("no machine code")?
+            .into_iter()
             .map(|mut peer| single(&keys.bytes, keys.stride, move |key| peer.lookup(key)))
             .collect();
         let measured = in_turns(&mut ways, effort);
@@ -419,11 +426,11 @@ fn estimates(target: &Target, effort: Effort) -> Result<Vec<Compared>, Box<dyn E
     Ok(all)
 }
 
-/// A table that the code walks: each row, one line, has the number of another, all in one cycle or a few long ones.
+/// A table that the code walks: each row, one line, has the number of the next one, all in one cycle (Sattolo, 1986).
 fn permutation(rows: usize, random: &mut Random) -> Table {
     let mut next: Vec<u32> = (0..rows as u32).collect();
     for i in (1..rows).rev() {
-        next.swap(i, random.below(i as u64 + 1) as usize);
+        next.swap(i, random.below(i as u64) as usize);
     }
     let mut data = vec![0; rows * LINE];
     for (row, next) in data.chunks_exact_mut(LINE).zip(next) {

@@ -19,6 +19,7 @@ pub use tables::tables;
 pub(crate) use tables::{row_name, series};
 
 use crate::record::Record;
+use crate::workload::ROWS;
 
 /// The results of one file.
 #[derive(Clone, Debug)]
@@ -55,6 +56,14 @@ impl Run {
         for structure in distinct(&records, |record| record.requested.as_deref()) {
             let _ = structure.map(|name| write!(command, " --structure {name}"));
         }
+        let of = |name: &str, rules| format!("{name}:{rules}");
+        let kernel = ROWS.map(|row| of(row.name, row.rules));
+        let rows = records.iter().map(|record| of(&record.row, record.rules));
+        let mut rows: Vec<String> = rows.collect();
+        rows.dedup();
+        if rows != kernel {
+            let _ = write!(command, " --rows {}", rows.join(","));
+        }
         let _ = write!(command, " --json {}", self.file);
         command
     }
@@ -72,7 +81,11 @@ pub fn page(runs: &[Run]) -> String {
             let records: Vec<Record> = records.map(|&record| record.clone()).collect();
             let command = run.command(suite);
             let _ = writeln!(text, "\n## {suite}\n\n`{command}`, {}\n", run.date);
-            let _ = write!(text, "{}\n{}", summary(&records), tables(&records));
+            let summary = summary(&records);
+            if !summary.is_empty() {
+                let _ = writeln!(text, "{summary}");
+            }
+            text.push_str(&tables(&records));
         }
     }
     text.push_str(include_str!("kernel.md"));
