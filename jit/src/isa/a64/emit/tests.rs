@@ -1,0 +1,1 @@
+//! Every form is decoded.
