@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use pktjit::{Classifier, Effort, EngineKind, RuleId, Structure};
+use pktjit::{Classifier, Effort, RuleId, Structure};
 use pktjit_fuzz::oracle::{compile, configurations};
 use pktjit_fuzz::trace::Trace;
 
@@ -38,7 +38,7 @@ fn check(name: &str) {
         {
             Err((_, reason)) => eprintln!("{name}: {engine} {asked}: cannot hold: {reason}"),
             Ok(classifier) => {
-                let is_slow = !matches!(engine, EngineKind::Avx512 | EngineKind::Avx2)
+                let is_slow = !engine.is_native()
                     && matches!(
                         classifier.structure(),
                         Structure::Linear

@@ -4,7 +4,7 @@
 
 use std::sync::{LazyLock, Mutex};
 
-use pktjit::{Cpu, Effort, EngineKind, KeyRef, MISS, RuleId, Structure};
+use pktjit::{Cpu, Effort, KeyRef, MISS, RuleId, Structure};
 use pktjit_fallback::{Interpreter, LinearScan};
 use pktjit_fuzz::ValidProgram;
 use pktjit_fuzz::r#gen::program;
@@ -124,7 +124,7 @@ fn a_failing_case_shrinks_to_what_matters() {
 
 #[test]
 fn qc_machine_code_returns_what_the_interpreter_returns() {
-    if let Err(reason) = EngineKind::Avx2.check(Cpu::host()) {
+    if let Err(reason) = Cpu::host().target() {
         eprintln!("skipped: {reason}");
         return;
     }
@@ -172,7 +172,7 @@ fn differs(program: Program, seed: u64) -> Result<Option<String>, String> {
 
 #[test]
 fn most_generated_programs_become_machine_code() {
-    if EngineKind::Avx2.check(Cpu::host()).is_err() {
+    if Cpu::host().target().is_err() {
         return;
     }
     let mut g = Gen::from_size_and_seed(20, 3);

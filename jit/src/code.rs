@@ -8,7 +8,7 @@
 //! ```
 //!
 //! The pool is reached relative to the instruction pointer. Tables in the region are reached by an absolute address that
-//! the runtime writes at each relocation before the code is sealed.
+//! the runtime writes at each relocation, in the code or the pool, before it is sealed.
 
 use std::sync::Arc;
 
@@ -42,7 +42,7 @@ pub(crate) struct StackUse {
 }
 
 impl StackUse {
-    /// The return address alone.
+    /// The return address alone, where the call puts it on the stack.
     pub(crate) const LEAF: Self = Self {
         bytes: 8,
         allocated: 0,
@@ -52,13 +52,13 @@ impl StackUse {
 /// The large tables with their offsets in the region, in ascending order.
 pub(crate) type Region = Vec<(usize, Arc<[u8]>)>;
 
-/// Byte offsets of the three entries; each is a multiple of 64 and starts with `endbr64`.
+/// Byte offsets of the three entries; each is a multiple of 64 and starts with `endbr64` or `bti c`.
 ///
-/// | entry | arguments | result |
+/// | entry | arguments, as the C convention passes them | result |
 /// | --- | --- | --- |
-/// | `lookup` | rdi key | eax row or `MISS` |
-/// | `lookup_batch` | rdi first key, rsi bytes from key to key, rdx n, rcx out | out\[0..n\] |
-/// | `lookup_batch_ptrs` | rdi array of n key addresses, rsi n, rdx out | out\[0..n\] |
+/// | `lookup` | key | row or `MISS` |
+/// | `lookup_batch` | first key, bytes from key to key, n, out | out\[0..n\] |
+/// | `lookup_batch_ptrs` | array of n key addresses, n, out | out\[0..n\] |
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Entries {
     /// `lookup(key) -> u32`
@@ -78,8 +78,8 @@ pub enum Placement {
     Region(usize),
 }
 
-/// A spot in the code that wants the absolute address of a table in the region: 8 bytes, little-endian, inside a
-/// `mov r64, imm64`. The bytes there hold zero until then.
+/// A spot that wants the absolute address of a table in the region: 8 bytes, little-endian, inside a `mov r64, imm64` on x86-64,
+/// in the pool on AArch64. The bytes there hold zero until then.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Relocation {
     /// Byte offset of the 8 bytes in the code.
@@ -166,7 +166,7 @@ impl CompiledCode {
         self.key_len
     }
 
-    /// Bytes of stack that a lookup needs: the return address, saved registers and scratch.
+    /// Bytes of stack that a lookup needs: the return address where the call puts it there, saved registers and scratch.
     #[must_use]
     pub fn stack_bytes(&self) -> usize {
         self.stack.bytes as usize
@@ -175,7 +175,7 @@ impl CompiledCode {
     /// What the code may do beside computing: the profile by which to [`audit`](crate::audit::audit) it.
     #[must_use]
     pub fn profile(&self) -> Profile {
-        if self.stack == StackUse::LEAF {
+        if self.stack.bytes <= StackUse::LEAF.bytes {
             return Profile::Leaf;
         }
         Profile::Framed {

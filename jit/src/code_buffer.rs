@@ -4,7 +4,7 @@
 //! error of [`CodeBuffer::finish`], never a wrong jump. It wraps dynasmrt's `VecAssembler`, which writes into plain memory
 //! and needs no executable page.
 //!
-//! Invariants: code, int3 up to a multiple of 64, pool; the listing has one entry for each instruction, in order.
+//! Invariants: code, filler up to a multiple of 64, pool; the listing has one entry for each instruction, in order.
 
 use dynasmrt::relocations::Relocation as Fixup;
 use dynasmrt::{DynamicLabel, DynasmApi, DynasmLabelApi, VecAssembler};
@@ -18,8 +18,6 @@ use crate::target::Target;
 
 /// Most bytes of code, pool included.
 pub(crate) const MAX_CODE: usize = 64 << 20;
-/// `int3`: what fills gaps stops whoever runs into it.
-const FILLER: u8 = 0xcc;
 
 /// Growable code for the architecture whose fixups `F` describes.
 pub(crate) struct CodeBuffer<F: Fixup> {
@@ -27,18 +25,21 @@ pub(crate) struct CodeBuffer<F: Fixup> {
     pub(crate) assembler: VecAssembler<F>,
     /// The first byte of the pool.
     pub(crate) pool: DynamicLabel,
+    /// Fills gaps; stops whoever runs into it.
+    filler: u8,
     relocations: Vec<Relocation>,
     listing: Vec<ListingEntry>,
 }
 
 impl<F: Fixup> CodeBuffer<F> {
-    /// An empty buffer.
-    pub(crate) fn new() -> Self {
+    /// An empty buffer whose gaps are filled with `filler`.
+    pub(crate) fn new(filler: u8) -> Self {
         let mut assembler = VecAssembler::new(0);
         let pool = assembler.new_dynamic_label();
         Self {
             assembler,
             pool,
+            filler,
             relocations: Vec::new(),
             listing: Vec::new(),
         }
@@ -61,7 +62,7 @@ impl<F: Fixup> CodeBuffer<F> {
 
     /// Fills up to the next cache line.
     pub(crate) fn align(&mut self) {
-        self.assembler.align(TABLE_ALIGN, FILLER);
+        self.assembler.align(TABLE_ALIGN, self.filler);
     }
 
     /// Writes into the listing what the next instruction is there for; the offset of `entry` is set here.
@@ -96,6 +97,7 @@ impl<F: Fixup> CodeBuffer<F> {
             .assembler
             .finalize()
             .map_err(|error| CompileError::Bug(error.to_string()))?;
+        self.relocations.extend(pool.relocations(pool_offset));
         let (pool_bytes, tables, region) = pool.finish(pool_offset);
         bytes.extend(pool_bytes);
         Ok(CompiledCode {
@@ -144,15 +146,15 @@ mod tests {
 
     #[test]
     fn a_jump_to_nowhere_is_a_bug_not_code() {
-        let mut buffer = CodeBuffer::new();
+        let mut buffer = CodeBuffer::new(0xcc);
         let nowhere = buffer.label();
         dynasm!(buffer.assembler ; .arch x64 ; jmp =>nowhere);
         assert!(matches!(finish(buffer), Err(CompileError::Bug(_))));
     }
 
     #[test]
-    fn code_is_filled_up_to_the_pool_with_int3() {
-        let mut buffer = CodeBuffer::<X64Relocation>::new();
+    fn code_is_filled_up_to_the_pool() {
+        let mut buffer = CodeBuffer::<X64Relocation>::new(0xcc);
         dynasm!(buffer.assembler ; .arch x64 ; ret);
         let code = finish(buffer).expect("no labels");
         assert_eq!(code.pool_offset(), 64);

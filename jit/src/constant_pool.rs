@@ -1,7 +1,7 @@
 //! Where tables and constants live: in the pool behind the code, or in the region of large tables.
 //!
 //! ```text
-//! pool    | small tables, each at a multiple of 64 | vector constants, each at a multiple of its size |
+//! pool    | small tables, each at a multiple of 64 | vector constants and addresses of large tables, each at a multiple of its size |
 //! region  | large tables, each at a multiple of 64 |
 //! ```
 //!
@@ -14,7 +14,7 @@ use std::sync::Arc;
 use pktjit_ir::TableId;
 use pktjit_ir::program::{TABLE_ALIGN, Table};
 
-use crate::code::{Placement, Region};
+use crate::code::{Placement, Region, Relocation};
 
 /// Bytes of the largest table that goes into the pool: one page, so that cold code shares no page with a big table.
 const MAX_POOL_TABLE: usize = 4 << 10;
@@ -29,6 +29,7 @@ pub(crate) struct ConstantPool {
     tables: Vec<Placement>,
     region: Region,
     vectors: HashMap<Box<[u8]>, usize>,
+    addresses: HashMap<TableId, usize>,
 }
 
 impl ConstantPool {
@@ -39,6 +40,7 @@ impl ConstantPool {
             tables: Vec::with_capacity(tables.len()),
             region: Vec::new(),
             vectors: HashMap::new(),
+            addresses: HashMap::new(),
         };
         for table in tables {
             let len = table.data.len();
@@ -80,6 +82,29 @@ impl ConstantPool {
         self.bytes.extend_from_slice(constant);
         self.vectors.insert(constant.into(), start);
         start
+    }
+
+    /// Offset in the pool of the address of a table of the region, for an ISA whose instructions hold none.
+    pub(crate) fn address(&mut self, table: TableId) -> usize {
+        *self.addresses.entry(table).or_insert_with(|| {
+            let start = self.bytes.len().next_multiple_of(8);
+            self.bytes.resize(start + 8, 0);
+            start
+        })
+    }
+
+    /// The addresses that the runtime has to write, in ascending order, if the pool starts at byte `start` of the code.
+    pub(crate) fn relocations(&self, start: usize) -> Vec<Relocation> {
+        let mut relocations: Vec<Relocation> = self
+            .addresses
+            .iter()
+            .map(|(&table, at)| Relocation {
+                offset: start + at,
+                table,
+            })
+            .collect();
+        relocations.sort_unstable_by_key(|relocation| relocation.offset);
+        relocations
     }
 
     /// Bytes of the pool so far.
@@ -142,6 +167,19 @@ mod tests {
         let pool = ConstantPool::new(&vec![table(8192); 3]);
         let starts = [0, 8192 + 64, 2 * (8192 + 64)].map(Placement::Region);
         assert_eq!(pool.tables, starts);
+    }
+
+    #[test]
+    fn the_address_of_a_table_has_one_place_in_the_pool() {
+        let mut pool = ConstantPool::new(&[table(3), table(5000), table(5000)]);
+        let [second, first] = [2, 1].map(TableId::new);
+        assert_eq!(
+            [second, first, second].map(|id| pool.address(id)),
+            [8, 16, 8]
+        );
+        let offsets = pool.relocations(64);
+        let offsets = offsets.iter().map(|at| (at.offset, at.table));
+        assert_eq!(offsets.collect::<Vec<_>>(), [(72, second), (80, first)]);
     }
 
     #[test]

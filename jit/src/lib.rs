@@ -30,5 +30,6 @@ use pktjit_ir::VerifiedProgram;
 pub fn compile(program: &VerifiedProgram, target: &Target) -> Result<CompiledCode, CompileError> {
     match target.isa {
         Isa::X86_64 => isa::x64::compile(program, target),
+        Isa::AArch64 => isa::a64::compile(program, target),
     }
 }

@@ -3,13 +3,14 @@
 //! Instructions and loads are those of the entry `lookup`, each times the trips of the loops around it. Of a branch both
 //! sides count, and no loop is left early: where code branches, the figures are what a lookup takes at most.
 
-use iced_x86::{
-    Decoder, DecoderOptions, FlowControl, Instruction, InstructionInfoFactory, OpAccess, OpKind,
-};
+mod a64;
+mod x64;
+
 use pktjit_ir::program::{Inst, Terminator};
 use pktjit_ir::{Program, ValueId, VerifiedProgram};
 
 use crate::code::CompiledCode;
+use crate::target::Isa;
 
 /// What one lookup does at most.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -29,40 +30,38 @@ pub struct LookupStats {
 pub fn lookup_stats(code: &CompiledCode, program: &VerifiedProgram) -> LookupStats {
     let program = program.program();
     let function = &code.bytes[code.entries.lookup..code.entries.lookup_batch];
-    let mut instructions: Vec<Instruction> =
-        Decoder::with_ip(64, function, 0, DecoderOptions::NONE)
-            .into_iter()
-            .collect();
     // What follows the return is padding.
-    let ret = |instruction: &Instruction| instruction.flow_control() == FlowControl::Return;
-    let end = instructions
+    let counted = match code.target.isa {
+        Isa::X86_64 => x64::counted(function),
+        Isa::AArch64 => a64::counted(function),
+    };
+    let loops: Vec<Loop> = counted
         .iter()
-        .position(ret)
-        .map_or(instructions.len(), |ret| ret + 1);
-    instructions.truncate(end);
-
-    let loops = loops(&instructions);
-    let mut infos = InstructionInfoFactory::new();
+        .filter_map(|counted| counted.ends_loop)
+        .collect();
     let mut stats = LookupStats {
         dependent_load_depth: load_depth(program),
         ..LookupStats::default()
     };
-    for instruction in &instructions {
-        let around = loops
-            .iter()
-            .filter(|a_loop| a_loop.contains(instruction.ip()));
+    for counted in &counted {
+        let around = loops.iter().filter(|a_loop| a_loop.contains(counted.at));
         let times = around.map(|a_loop| a_loop.trips).product::<u64>();
         stats.instructions += times;
-        stats.loads += if reads_memory(instruction, &mut infos) {
-            times
-        } else {
-            0
-        };
+        stats.loads += if counted.reads_memory { times } else { 0 };
     }
     stats
 }
 
+/// An instruction of a lookup, up to the return.
+struct Counted {
+    at: u64,
+    reads_memory: bool,
+    /// The loop, if this is its branch back.
+    ends_loop: Option<Loop>,
+}
+
 /// Code from the head of a loop to its branch back.
+#[derive(Clone, Copy)]
 struct Loop {
     head: u64,
     back: u64,
@@ -70,36 +69,9 @@ struct Loop {
 }
 
 impl Loop {
-    fn contains(&self, ip: u64) -> bool {
-        (self.head..=self.back).contains(&ip)
+    fn contains(&self, at: u64) -> bool {
+        (self.head..=self.back).contains(&at)
     }
-}
-
-/// The loops of the code: each counts to the constant that its branch back compares the counter with.
-fn loops(instructions: &[Instruction]) -> Vec<Loop> {
-    let pairs = instructions.windows(2);
-    pairs
-        .filter(|pair| {
-            pair[1].flow_control() == FlowControl::ConditionalBranch
-                && pair[1].near_branch_target() <= pair[1].ip()
-        })
-        .map(|pair| Loop {
-            head: pair[1].near_branch_target(),
-            back: pair[1].ip(),
-            trips: pair[0].try_immediate(1).unwrap_or(1),
-        })
-        .collect()
-}
-
-fn reads_memory(instruction: &Instruction, infos: &mut InstructionInfoFactory) -> bool {
-    let info = infos.info(instruction);
-    (0..instruction.op_count()).any(|i| {
-        instruction.op_kind(i) == OpKind::Memory
-            && matches!(
-                info.op_access(i),
-                OpAccess::Read | OpAccess::CondRead | OpAccess::ReadWrite
-            )
-    })
 }
 
 /// The most table loads on one chain of values: walks the blocks as an execution does that takes both sides of each

@@ -8,9 +8,12 @@ use std::fmt;
 pub enum Isa {
     /// x86-64 with the System V calling convention.
     X86_64,
+    /// AArch64 with NEON, which every one has, and the procedure call standard of Arm.
+    AArch64,
 }
 
-/// Instruction-set extensions beyond AVX2, which every x86-64 target here has. Each has a plain substitute.
+/// Instruction-set extensions beyond AVX2, which every x86-64 target here has. Each has a plain substitute. Code for AArch64
+/// uses none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub struct Features {
     /// `tzcnt`, `andn`.
@@ -25,6 +28,18 @@ pub struct Features {
     pub fast_pext: bool,
     /// AVX-512 F, BW, DQ and VL: no server CPU has one of the last three without the others.
     pub avx512: bool,
+}
+
+impl Features {
+    /// No extension at all.
+    pub const NONE: Self = Self {
+        bmi1: false,
+        bmi2: false,
+        movbe: false,
+        popcnt: false,
+        fast_pext: false,
+        avx512: false,
+    };
 }
 
 /// Sizes of the caches that one core sees, in bytes.
@@ -83,12 +98,23 @@ impl Target {
         target
     }
 
-    /// Lanes of 32 bits in the widest vector register.
+    /// The named target `aarch64-neon`: NEON and fixed cache sizes, the same on every host.
+    #[must_use]
+    pub const fn aarch64_neon() -> Self {
+        Self {
+            isa: Isa::AArch64,
+            features: Features::NONE,
+            max_vector_bits: 128,
+            caches: Self::x86_64_avx2().caches,
+        }
+    }
+
+    /// Lanes of 32 bits that programs are best made for. Code for NEON has eight of them in two registers.
     #[must_use]
     pub const fn lanes(&self) -> u8 {
         match self.isa {
             Isa::X86_64 if self.features.avx512 && self.max_vector_bits >= 512 => 16,
-            Isa::X86_64 => 8,
+            Isa::X86_64 | Isa::AArch64 => 8,
         }
     }
 }
@@ -98,6 +124,7 @@ impl fmt::Display for Target {
         match self.isa {
             Isa::X86_64 if self.features.avx512 => f.write_str("x86_64-avx512"),
             Isa::X86_64 => f.write_str("x86_64-avx2"),
+            Isa::AArch64 => f.write_str("aarch64-neon"),
         }
     }
 }

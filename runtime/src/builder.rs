@@ -257,7 +257,7 @@ impl<'a> Build<'a> {
         kind.check(&self.settings.cpu)
             .map_err(|reason| refused(reason.into()))?;
         match kind {
-            EngineKind::Avx512 | EngineKind::Avx2 => self
+            EngineKind::Avx512 | EngineKind::Avx2 | EngineKind::Neon => self
                 .native(kind, named == Some(kind), refused)
                 .map(Engine::Native),
             EngineKind::Interp => {
@@ -331,7 +331,7 @@ impl<'a> Build<'a> {
     fn finish(mut self, kind: EngineKind, engine: Engine) -> Classifier {
         self.note(format_args!("engine     {kind}"));
         let structure = match (kind, self.plan.take()) {
-            (EngineKind::Avx512 | EngineKind::Avx2 | EngineKind::Interp, Some(Ok(plan))) => {
+            (kind, Some(Ok(plan))) if kind != EngineKind::Linear => {
                 let decision = plan.decision();
                 self.note(decision.to_string().trim_end());
                 self.stats.live_rules = decision.live_rules();

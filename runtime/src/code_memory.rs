@@ -156,7 +156,7 @@ unsafe impl CodeMemory for OsMemory {
         fill(&mut pages[asked.clone()]);
         let sealed = match access {
             Access::Read => pages.make_read_only(),
-            Access::Execute => pages.make_exec(),
+            Access::Execute => pages.make_exec().inspect(guard_branches),
         };
         match sealed {
             Ok(map) => Ok(Box::new(Pages {
@@ -172,6 +172,20 @@ unsafe impl CodeMemory for OsMemory {
             }
         }
     }
+}
+
+/// Where the CPU can, lets indirect branches into the pages land on `bti` alone, which is what entries start with.
+fn guard_branches(pages: &Mmap) {
+    #[cfg(all(target_os = "linux", target_arch = "aarch64"))]
+    if std::arch::is_aarch64_feature_detected!("bti") {
+        const PROT_BTI: libc::c_int = 0x10;
+        let protection = libc::PROT_READ | libc::PROT_EXEC | PROT_BTI;
+        // SAFETY: `pages` are whole pages that stay as readable and executable as they are, and belong to the caller.
+        // Where the kernel refuses, they stay unguarded.
+        unsafe { libc::mprotect(pages.as_ptr().cast_mut().cast(), pages.len(), protection) };
+    }
+    #[cfg(not(all(target_os = "linux", target_arch = "aarch64")))]
+    let _ = pages;
 }
 
 /// Whether the kernel takes the advice.

@@ -3,6 +3,7 @@
 //! [`Cpu::decide`] is one pure function over the registers that CPUID and XGETBV return, so that tests feed it tables. Two
 //! things have to agree before AVX2 or AVX-512 code may run: the CPU has the instructions, and the operating system saves
 //! what they use of the registers when it switches threads. Asking the CPU alone crashes on the machines where they differ.
+//! On AArch64 the operating system answers both questions at once.
 //!
 //! `PKTJIT_ENGINE` is read here too, because it is just as fixed for the life of the process.
 
@@ -17,6 +18,8 @@ pub struct Cpu {
     pub avx2: Result<(), &'static str>,
     /// Whether AVX-512 code runs where AVX2 code does, or what is missing.
     pub avx512: Result<(), &'static str>,
+    /// Whether NEON code runs, or what is missing.
+    pub neon: Result<(), &'static str>,
     /// Extensions that AVX2 code may use besides, and AVX-512 code too.
     pub features: Features,
     /// Cache sizes of one core.
@@ -51,11 +54,17 @@ impl Cpu {
         HOST.get_or_init(detect)
     }
 
-    /// What AVX2 code for this machine is made for.
+    /// What code for this machine is made for: for AVX2, or for NEON.
     ///
     /// # Errors
     /// What the machine lacks.
     pub fn target(&self) -> Result<Target, &'static str> {
+        if self.neon.is_ok() {
+            return Ok(Target {
+                caches: self.caches,
+                ..Target::aarch64_neon()
+            });
+        }
         self.avx2.map(|()| Target {
             isa: Isa::X86_64,
             features: self.features,
@@ -79,13 +88,10 @@ impl Cpu {
     /// Whether code that was made for `target` runs here.
     #[must_use]
     pub fn runs(&self, target: &Target) -> bool {
-        let Target {
-            isa: Isa::X86_64,
-            features: asked,
-            ..
-        } = *target
-        else {
-            return false;
+        let asked = match target.isa {
+            Isa::X86_64 => target.features,
+            Isa::AArch64 => return self.neon.is_ok(),
+            _ => return false,
         };
         let here = self.features;
         self.avx2.is_ok()
@@ -130,6 +136,7 @@ impl Cpu {
             } else {
                 Ok(())
             },
+            neon: Err("this is not an AArch64 machine"),
             features: Features {
                 bmi1,
                 bmi2,
@@ -241,9 +248,23 @@ fn detect() -> Cpu {
     Cpu {
         avx2: Err("this is not an x86-64 machine"),
         avx512: Err("this is not an x86-64 machine"),
-        features: Features::default(),
+        neon: neon(),
+        features: Features::NONE,
         caches: DEFAULT_CACHES,
     }
+}
+
+/// The operating system tells, which has to save the registers; it hands on what the kernel found out about all cores.
+#[cfg(not(target_arch = "x86_64"))]
+fn neon() -> Result<(), &'static str> {
+    // Code is little-endian everywhere, numbers in registers' lanes are not.
+    #[cfg(all(target_arch = "aarch64", target_endian = "little"))]
+    return match std::arch::is_aarch64_feature_detected!("neon") {
+        true => Ok(()),
+        false => Err("the CPU has no NEON, or the operating system does not save its registers"),
+    };
+    #[cfg(not(all(target_arch = "aarch64", target_endian = "little")))]
+    Err("this is not a little-endian AArch64 machine")
 }
 
 /// What `PKTJIT_ENGINE` says, if it says anything.

@@ -7,7 +7,8 @@
 //! - **It stays inside.** The program is verified: every table access is in range and every key load is below the length of
 //!   the layout. The code reads `key_len` bytes of each key and its tables, writes `out[0..n]`, and returns. The auditor
 //!   proves that again from the bytes, where it is asked to.
-//! - **It leaves no trace.** It keeps the System V convention, as `extern "sysv64"` says.
+//! - **It leaves no trace.** It keeps the System V convention, as `extern "sysv64"` says, or on AArch64 that of Arm, which is
+//!   `extern "C"` there.
 //! - **It does not go away.** The pointers are private to [`NativeCode`], which owns the memory.
 
 use std::fmt;
@@ -37,7 +38,8 @@ macro_rules! entry_types {
 
 #[cfg(target_arch = "x86_64")]
 entry_types!("sysv64");
-// No code is generated for other machines; the names exist so that callers need no `cfg`.
+// On AArch64 this is the convention of Arm. No code is generated for other machines; the names exist so that callers need
+// no `cfg`.
 #[cfg(not(target_arch = "x86_64"))]
 entry_types!("C");
 

@@ -3,16 +3,15 @@
 //!
 //! Nothing here depends on where code would be placed: all offsets are those in the code.
 
+mod a64;
+mod x64;
+
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
 
-use iced_x86::{
-    Decoder, DecoderOptions, FlowControl, Formatter, Instruction, IntelFormatter,
-    MemorySizeOptions, SymbolResolver, SymbolResult,
-};
 use pktjit_ir::program::Inst;
 use pktjit_ir::{Program, TableId, ValueId};
-use pktjit_jit::{CompiledCode, ListingEntry};
+use pktjit_jit::{CompiledCode, Isa, ListingEntry};
 use serde::Serialize;
 
 use super::tables::{constants, pool_tables};
@@ -68,13 +67,11 @@ pub(super) fn functions(code: &CompiledCode, program: &Program) -> Vec<Function>
         ("lookup_batch", entries.lookup_batch_ptrs),
         ("lookup_batch_ptrs", code.pool_offset()),
     ];
-    let instructions: Vec<Instruction> = code
-        .listing()
-        .iter()
-        .map(|entry| decode(code, entry.offset))
-        .collect();
-    let labels = labels(&instructions);
-    let mut formatter = formatter(Symbols::new(code, program, labels.clone()));
+    let names = Names::new(code, program);
+    let instructions = match code.target().isa {
+        Isa::AArch64 => a64::disassemble(code, names),
+        _ => x64::disassemble(code, names),
+    };
     let insts: HashMap<ValueId, Inst> = program
         .blocks
         .iter()
@@ -86,14 +83,12 @@ pub(super) fn functions(code: &CompiledCode, program: &Program) -> Vec<Function>
         let mut lines = Vec::new();
         let mut last = None;
         while let Some((instruction, entry)) = all.next_if(|(_, entry)| entry.offset < end) {
-            let mut text = String::new();
-            formatter.format(instruction, &mut text);
-            let bytes = &code.bytes()[entry.offset..entry.offset + instruction.len()];
+            let bytes = &code.bytes()[entry.offset..entry.offset + instruction.len];
             lines.push(Line {
-                label: labels.get(&entry.offset).cloned(),
+                label: instruction.label.clone(),
                 offset: entry.offset,
                 bytes: bytes.iter().map(|byte| format!("{byte:02x}")).collect(),
-                text,
+                text: instruction.text.clone(),
                 comment: comment(entry, last, &insts),
             });
             last = entry.value;
@@ -103,28 +98,12 @@ pub(super) fn functions(code: &CompiledCode, program: &Program) -> Vec<Function>
     functions
 }
 
-fn decode(code: &CompiledCode, offset: usize) -> Instruction {
-    let bytes = &code.bytes()[offset..code.pool_offset()];
-    Decoder::with_ip(64, bytes, offset as u64, DecoderOptions::NONE).decode()
-}
-
-/// A name for each place that something jumps to.
-fn labels(instructions: &[Instruction]) -> BTreeMap<usize, String> {
-    let branches = instructions
-        .iter()
-        .filter(|instruction| is_branch(instruction));
-    let targets: BTreeSet<u64> = branches.map(Instruction::near_branch_target).collect();
-    let named = targets.into_iter().zip(1..);
-    named
-        .map(|(target, number)| (target as usize, format!("L{number}")))
-        .collect()
-}
-
-fn is_branch(instruction: &Instruction) -> bool {
-    matches!(
-        instruction.flow_control(),
-        FlowControl::ConditionalBranch | FlowControl::UnconditionalBranch
-    )
+/// An instruction of the listing.
+struct Disassembled {
+    /// The label in front of it.
+    label: Option<String>,
+    len: usize,
+    text: String,
 }
 
 /// What an instruction is there for. Several may compute one value: the first one tells what it is.
@@ -142,69 +121,43 @@ fn comment(entry: &ListingEntry, last: Option<ValueId>, insts: &HashMap<ValueId,
     comment
 }
 
-fn formatter(symbols: Symbols) -> IntelFormatter {
-    let mut formatter = IntelFormatter::with_options(Some(Box::new(symbols)), None);
-    let options = formatter.options_mut();
-    options.set_hex_prefix("0x");
-    options.set_hex_suffix("");
-    options.set_uppercase_hex(false);
-    options.set_space_after_operand_separator(true);
-    options.set_space_between_memory_add_operators(true);
-    options.set_show_branch_size(false);
-    options.set_memory_size_options(MemorySizeOptions::Minimal);
-    formatter
-}
-
 /// The names of addresses.
-struct Symbols {
+struct Names {
     labels: BTreeMap<usize, String>,
     /// Where each table in the pool starts, and the constants behind the tables.
     pool: BTreeMap<usize, String>,
-    /// Which table's address belongs at an offset of the code.
+    /// Which table's address belongs at an offset of the code or the pool.
     relocations: BTreeMap<usize, TableId>,
 }
 
-impl Symbols {
-    fn new(code: &CompiledCode, program: &Program, labels: BTreeMap<usize, String>) -> Self {
+impl Names {
+    fn new(code: &CompiledCode, program: &Program) -> Self {
         let relocations = code.relocations().iter();
         let mut pool: BTreeMap<usize, String> = pool_tables(code)
             .map(|(id, start)| (start, id.to_string()))
             .collect();
         pool.insert(constants(code, program).0, "constants".into());
         Self {
-            labels,
+            labels: BTreeMap::new(),
             pool,
             relocations: relocations
                 .map(|relocation| (relocation.offset, relocation.table))
                 .collect(),
         }
     }
-}
 
-impl SymbolResolver for Symbols {
-    fn symbol(
-        &mut self,
-        instruction: &Instruction,
-        _operand: u32,
-        _instruction_operand: Option<u32>,
-        address: u64,
-        _address_size: u32,
-    ) -> Option<SymbolResult<'_>> {
-        let (ip, here) = (instruction.ip() as usize, address as usize);
-        if is_branch(instruction) {
-            return self
-                .labels
-                .get(&here)
-                .map(|label| SymbolResult::with_str(address, label));
-        }
-        if instruction.is_ip_rel_memory_operand() {
-            let (&start, name) = self.pool.range(..=here).next_back()?;
-            return Some(SymbolResult::with_str(start as u64, name));
-        }
-        let (_, table) = self
-            .relocations
-            .range(ip..instruction.next_ip() as usize)
-            .next()?;
-        Some(SymbolResult::with_string(address, table.to_string()))
+    /// Names each place that something jumps to.
+    fn label(&mut self, targets: impl Iterator<Item = usize>) {
+        let targets: BTreeSet<usize> = targets.collect();
+        let named = targets.into_iter().zip(1..);
+        self.labels = named
+            .map(|(target, number)| (target, format!("L{number}")))
+            .collect();
+    }
+
+    /// What in the pool is at or before `offset`, and where it starts.
+    fn in_pool(&self, offset: usize) -> Option<(usize, &str)> {
+        let (&start, name) = self.pool.range(..=offset).next_back()?;
+        Some((start, name))
     }
 }

@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use clap::{Parser, ValueEnum};
 use pktjit_ir::plan::{self, Choice, Decision, Estimate, Options, Plan};
 use pktjit_jit::audit::{AuditReport, audit};
-use pktjit_jit::{CompiledCode, LookupStats, Target, compile, lookup_stats};
+use pktjit_jit::{CompiledCode, Isa, LookupStats, Target, compile, lookup_stats};
 use serde::Serialize;
 
 use super::{Compiler, Format, Json, Output, Rules, asm, named, tables};
@@ -103,12 +103,13 @@ impl Jitdump {
         let target = match &self.target {
             Some(name) => target(name)?,
             None if engine == Some(EngineKind::Avx512) => Target::x86_64_avx512(),
+            None if engine == Some(EngineKind::Neon) => Target::aarch64_neon(),
             None => Target::x86_64_avx2(),
         };
-        let of_target = if target.features.avx512 {
-            EngineKind::Avx512
-        } else {
-            EngineKind::Avx2
+        let of_target = match target.isa {
+            Isa::AArch64 => EngineKind::Neon,
+            _ if target.features.avx512 => EngineKind::Avx512,
+            _ => EngineKind::Avx2,
         };
         let engine = engine.unwrap_or(of_target);
         let options = Options {
@@ -119,14 +120,13 @@ impl Jitdump {
             ..Options::default()
         };
         let has_code = match engine {
-            EngineKind::Avx512 | EngineKind::Avx2 if engine != of_target => {
-                return Err(format!("engine `{engine}` has no code for {target}").into());
-            }
-            EngineKind::Avx512 | EngineKind::Avx2 => true,
-            EngineKind::Interp => false,
             EngineKind::Linear => {
                 return Err("engine `linear` has nothing to show: it asks rule after rule".into());
             }
+            _ if engine.is_native() && engine != of_target => {
+                return Err(format!("engine `{engine}` has no code for {target}").into());
+            }
+            _ => engine.is_native(),
         };
         let sections = self.sections(has_code);
         if let Some(section) = sections
@@ -181,13 +181,17 @@ impl Jitdump {
 
 /// The target of this name.
 fn target(name: &str) -> Result<Target, String> {
-    let all = [Target::x86_64_avx2(), Target::x86_64_avx512()];
+    let all = [
+        Target::x86_64_avx2(),
+        Target::x86_64_avx512(),
+        Target::aarch64_neon(),
+    ];
     if let Some(known) = all.into_iter().find(|known| known.to_string() == name) {
         return Ok(known);
     }
-    let known = all.map(|known| known.to_string()).join(" and ");
+    let known = all.map(|known| known.to_string()).join(", ");
     // Triples come with Cranelift.
-    let is_planned = name == "aarch64-neon" || name.split('-').count() >= 3;
+    let is_planned = name.split('-').count() >= 3;
     Err(if is_planned {
         format!("target `{name}` is not built yet; there are {known}")
     } else {

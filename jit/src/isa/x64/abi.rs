@@ -20,6 +20,7 @@
 //! return address.
 
 use super::inst::{Address, Alu, Cond, Inst, Label, Reg, Size, Source, Width};
+pub(super) use crate::isa::staged::Pass;
 
 /// Result of the body.
 pub(super) const RAX: Reg = Reg::general(0);
@@ -94,17 +95,6 @@ pub(super) enum Part {
     Body(Pass),
     /// Takes the frame down.
     Leave,
-}
-
-/// How much of a lookup is done.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Pass {
-    /// All of it.
-    Whole,
-    /// What computes the index of the staged row, which is the result, and asks for the row.
-    Fetch,
-    /// All of it, given the index of the staged row.
-    Finish,
 }
 
 /// Start of the loop over the keys.

@@ -6,85 +6,11 @@
 use pktjit_ir::TableId;
 
 use super::evex::Avx512;
-
-/// A register: physical below 40 (0-15 general, 16-31 vector, 32-39 mask), virtual from there on.
-///
-/// Which of the files it belongs to is told by the operand's place.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(super) struct Reg(u32);
-
-/// The register files, and how much of a register a copy takes along.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Class {
-    /// rax ... r15
-    General,
-    /// ymm0 ... ymm15; an xmm register is the low half of one.
-    Vector,
-    /// zmm0 ... zmm15: the vector registers with all of their lanes.
-    Wide,
-    /// k1 ... k7
-    Mask,
-}
-
-impl Reg {
-    /// How many physical registers there are.
-    pub(super) const PHYSICAL: usize = 40;
-
-    /// The general register with this encoding.
-    pub(super) const fn general(encoding: u8) -> Self {
-        Self(encoding as u32 & 15)
-    }
-
-    /// The vector register with this encoding.
-    pub(super) const fn vector(encoding: u8) -> Self {
-        Self(encoding as u32 & 15 | 16)
-    }
-
-    /// The mask register with this encoding.
-    pub(super) const fn mask(encoding: u8) -> Self {
-        Self(encoding as u32 & 7 | 32)
-    }
-
-    /// The virtual register with this index.
-    pub(super) const fn virtual_register(index: usize) -> Self {
-        Self((Self::PHYSICAL + index) as u32)
-    }
-
-    /// The index of a virtual register.
-    pub(super) fn virtual_index(self) -> Option<usize> {
-        (self.0 as usize).checked_sub(Self::PHYSICAL)
-    }
-
-    /// Position among the physical registers.
-    pub(super) const fn physical_index(self) -> usize {
-        self.0 as usize % Self::PHYSICAL
-    }
-
-    /// The four bits that name a physical register in an instruction.
-    pub(super) const fn encoding(self) -> u8 {
-        self.0 as u8 & 15
-    }
-}
-
-/// Operand size of a scalar instruction. A 32-bit result clears the upper half of its register.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Size {
-    /// 32 bits
-    S32,
-    /// 64 bits
-    S64,
-}
+pub(super) use crate::isa::inst::{
+    Class, Cond, Label, Reg, Role, Size, Width, instructions, operations,
+};
 
 impl Size {
-    /// The narrowest size that holds every number up to `max`.
-    pub(super) fn of(max: u64) -> Self {
-        if max <= u64::from(u32::MAX) {
-            Self::S32
-        } else {
-            Self::S64
-        }
-    }
-
     /// `value` as the immediate of an instruction of this size, which extends its 32 bits by their sign.
     pub(super) fn immediate(self, value: u64) -> Option<i32> {
         match self {
@@ -164,28 +90,6 @@ pub(super) enum VectorSource {
     Mem(Address),
 }
 
-/// A place in the code of one body.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Label(pub(super) u32);
-
-/// Declares an enum of operations together with the list of all of them, which the tests of `emit` walk.
-macro_rules! operations {
-    ($(#[$meta:meta])* $name:ident { $($operation:ident),* $(,)? }) => {
-        $(#[$meta])*
-        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-        pub(super) enum $name { $($operation),* }
-
-        impl $name {
-            #[cfg(test)]
-            pub(super) const ALL: &[Self] = &[$(Self::$operation),*];
-        }
-    };
-}
-
-operations!(
-    /// Number of bytes of a scalar in memory.
-    Width { B1, B2, B4, B8 }
-);
 operations!(
     /// What a broadcast repeats: 1, 2 or 4 bytes.
     Piece { B1, B2, B4 }
@@ -197,10 +101,6 @@ operations!(
 operations!(
     /// Multiplier of an index register.
     Scale { X1, X2, X4, X8 }
-);
-operations!(
-    /// Conditions after a comparison, unsigned.
-    Cond { Equal, NotEqual, Below, BelowOrEqual, Above, AboveOrEqual }
 );
 operations!(
     /// `dst = dst op src`
@@ -218,51 +118,6 @@ operations!(
     /// `dst = a op b` on 256 bits.
     Vector { And, AndNot, Or, Xor, SubD, MinUD, CmpEqD, ShufB }
 );
-
-impl Cond {
-    /// The condition that holds where this one does not.
-    pub(super) fn negated(self) -> Self {
-        match self {
-            Self::Equal => Self::NotEqual,
-            Self::NotEqual => Self::Equal,
-            Self::Below => Self::AboveOrEqual,
-            Self::BelowOrEqual => Self::Above,
-            Self::Above => Self::BelowOrEqual,
-            Self::AboveOrEqual => Self::Below,
-        }
-    }
-
-    /// The condition that holds for (b, a) where this one holds for (a, b).
-    pub(super) fn swapped(self) -> Self {
-        match self {
-            Self::Equal | Self::NotEqual => self,
-            Self::Below => Self::Above,
-            Self::BelowOrEqual => Self::AboveOrEqual,
-            Self::Above => Self::Below,
-            Self::AboveOrEqual => Self::BelowOrEqual,
-        }
-    }
-}
-
-pub(super) use operations;
-
-/// Declares the instructions together with the names of all of them: the tests of `emit` insist on a sample of each.
-macro_rules! instructions {
-    ($(#[$meta:meta])* $name:ident {
-        $($(#[$doc:meta])* $form:ident $({ $($field:ident: $ty:ty),* $(,)? })?,)*
-    }) => {
-        $(#[$meta])*
-        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-        pub(super) enum $name { $($(#[$doc])* $form $({ $($field: $ty),* })?),* }
-
-        impl $name {
-            #[cfg(test)]
-            pub(super) const FORMS: &[&str] = &[$(stringify!($form)),*];
-        }
-    };
-}
-
-pub(super) use instructions;
 
 instructions! {
 /// One machine instruction.
@@ -418,17 +273,6 @@ Inst {
     /// An instruction of AVX-512.
     Avx512 { inst: Avx512 },
 }
-}
-
-/// How an instruction treats an operand.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Role {
-    /// Read.
-    Use,
-    /// Written after all reads.
-    Def,
-    /// Read, then written.
-    Modify,
 }
 
 impl Inst {

@@ -29,9 +29,9 @@ use super::inst::{
     Address, Class, Inst, Label, Reg, Shift, Size, Source, Vector, VectorSource, Width,
 };
 use super::regs::{Body, Line, Node, VirtualRegister, constant};
-use super::uses::Uses;
 use crate::constant_pool::ConstantPool;
 use crate::error::CompileError;
+use crate::isa::uses::Uses;
 use crate::target::{Features, Target};
 
 /// Where a body ends, with the result in eax. Block n starts at label n + 1.
@@ -72,10 +72,7 @@ pub(super) fn lower(
         pool,
         recomputed,
         uses: Uses::new(program, facts.value_count(), target.features.avx512),
-        body: Body {
-            labels: program.blocks.len() + 1,
-            ..Body::default()
-        },
+        body: Body::new(program.blocks.len() + 1),
         registers: vec![None; facts.value_count()],
         rows: vec![None; facts.value_count()],
         scaled: HashMap::new(),

@@ -17,7 +17,6 @@ mod inst;
 mod lower;
 mod regs;
 mod staged;
-mod uses;
 
 #[cfg(test)]
 mod tests;
@@ -29,12 +28,16 @@ use crate::code::{CompiledCode, Entries, ListingEntry, StackUse};
 use crate::code_buffer::check_len;
 use crate::constant_pool::ConstantPool;
 use crate::error::CompileError;
+use crate::isa::staged as passes;
 use crate::target::Target;
 use abi::{Part, Pass};
 use frame::Frame;
 use inst::{Class, Inst, Reg, Role};
 use lower::Lookup;
-use regs::{Body, Line, Pressure, Step};
+use regs::{Allowed, Body, Line, Pressure, Step};
+
+/// What is between the functions: `int3`, which stops whoever runs into it.
+const FILLER: u8 = 0xcc;
 
 /// Generates the code of `program` for `target`.
 ///
@@ -53,7 +56,7 @@ pub(crate) fn compile(
     };
     bodies.extend(staged.into_iter().flatten());
 
-    let mut code = emit::Buffer::new();
+    let mut code = emit::Buffer::new(FILLER);
     let scratch = program.program().scratch;
     let mut stack = StackUse::LEAF;
     let mut entry = |parts: &[&[Part]]| {
@@ -105,11 +108,11 @@ fn in_blocks(
     target: &Target,
     pool: &mut ConstantPool,
 ) -> Result<Option<[Assigned; 2]>, CompileError> {
-    let Some(index) = staged::index(facts) else {
+    let Some(index) = passes::index(facts) else {
         return Ok(None);
     };
-    let fetch = staged::fetch(facts.program(), index);
-    let finish = staged::finish(facts.program(), index);
+    let fetch = passes::fetch(facts.program(), index);
+    let finish = passes::finish(facts.program(), index);
     let mut body = |program: &Program, pass| {
         let lookup = Lookup {
             facts,
@@ -136,7 +139,12 @@ fn assigned(
     let mut recomputed = vec![false; lookup.facts.value_count()];
     loop {
         let body: Body = lower::lower(lookup, target, pool, &recomputed)?;
-        match regs::assign(&body, general) {
+        let allowed = Allowed {
+            general,
+            vector: &abi::VECTOR,
+            mask: &abi::MASK,
+        };
+        match regs::assign(&body, allowed) {
             Ok(steps) => {
                 let labels = body.labels;
                 return Ok(Ok(Assigned { steps, labels }));

@@ -1,64 +1,11 @@
-//! Batches that ask for rows ahead: the code around the two passes of a lookup whose program stages a row.
-//!
-//! ```text
-//! while at least 32 keys are left:
-//!     for each of 32 keys: out[i] = index of its row; prefetch the row         Pass::Fetch
-//!     for each of 32 keys: out[i] = result of the lookup, given out[i]         Pass::Finish
-//! the keys that are left, as in any batch                                      Pass::Whole
-//! ```
-//!
-//! So the rows of 32 keys are on their way at once, where the loads of one lookup after the other are on their way only as far
-//! ahead as the CPU sees. The index is kept, since computing it once more takes what the prefetch gains; and kept where the
-//! result will be, since those are four bytes a key that the code may write anyway. The caller may write there too: so the
-//! index is brought below its bound once more when it is read, and the auditor proves the load of the row from that.
-//!
-//! Group prefetching is from Chen, Ailamaki, Gibbons and Mowry (2004), where it hides the misses of hash joins.
-
-use pktjit_ir::program::{Block, Inst as Ir, Program, Terminator, Type};
-use pktjit_ir::{ValueId, VerifiedProgram};
+//! The code around the two passes over a block of keys; `isa::staged` tells what they are.
 
 use super::abi::{
     BLOCK_KEYS, BLOCK_LABELS, IN_BLOCK, KEY, LEFT, OUT, Part, Pass, STEP, advance, copy, next_trip,
     store,
 };
 use super::inst::{Address, Alu, Cond, Inst, Label, Reg, Scale, Size, Source, Width};
-
-/// Keys of a block: a burst of DPDK. 16 gained less (AMD EPYC, family 25).
-const BLOCK: i32 = 32;
-
-/// The index of the row that `program` stages, unless more is known of it than a bound: that is all that holds of what comes
-/// back from the results.
-pub(super) fn index(program: &VerifiedProgram) -> Option<ValueId> {
-    let row = program.program().staged?;
-    let entry = program.program().blocks.first()?;
-    let (_, inst) = entry.insts.iter().find(|(value, _)| *value == row)?;
-    match *inst {
-        Ir::Row { index, .. } if program.facts(index).ones == 0 => Some(index),
-        _ => None,
-    }
-}
-
-/// What computes the index of the staged row, and returns it.
-pub(super) fn fetch(program: &Program, index: ValueId) -> Program {
-    let entry = program.blocks.first().map(|entry| Block {
-        terminator: Terminator::Return { value: index },
-        ..entry.clone()
-    });
-    Program {
-        blocks: entry.into_iter().collect(),
-        ..program.clone()
-    }
-}
-
-/// The lookup whose first block gets the index of the staged row as its parameter.
-pub(super) fn finish(program: &Program, index: ValueId) -> Program {
-    let mut program = program.clone();
-    if let Some(entry) = program.blocks.first_mut() {
-        entry.insts.retain(|&(value, _)| value != index);
-        entry.params.push((index, Type::Scalar));
-    }
-    program
-}
+use crate::isa::staged::BLOCK;
 
 /// Where the result of the current key of a block will be, and its index is.
 pub(super) const RESULT: Address = Address::Indexed {

@@ -499,7 +499,7 @@ fn emit_all(insts: &[Inst]) -> (Vec<Instruction>, u64) {
 }
 
 fn emit_code(insts: &[Inst]) -> (CompiledCode, Vec<Instruction>) {
-    let mut buffer = Buffer::new();
+    let mut buffer = Buffer::new(0xcc);
     let mut starts = Vec::new();
     for inst in insts {
         starts.push(buffer.len());

@@ -106,6 +106,20 @@ impl<'a> Uses<'a> {
         self.values[value.index()].count == 1
     }
 
+    /// The instruction that alone uses the value, in the block of the definition, and what that defines.
+    pub(super) fn only_user(&self, value: ValueId) -> Option<(ValueId, &'a Inst)> {
+        let Value {
+            count,
+            is_local,
+            user,
+            ..
+        } = self.values[value.index()];
+        match user {
+            User::Inst(user, inst) if count == 1 && is_local => Some((user, inst)),
+            _ => None,
+        }
+    }
+
     /// Whether the only use of a row adds an index to its address.
     pub(super) fn is_indexed(&self, row: ValueId) -> bool {
         let Value { count, user, .. } = self.values[row.index()];

@@ -1,0 +1,53 @@
+//! Counts AArch64 instructions.
+
+use yaxpeax_arch::{Arch, Decoder, U8Reader};
+use yaxpeax_arm::armv8::a64::{ARMv8, Instruction, Opcode, Operand};
+
+use super::{Counted, Loop};
+
+/// The instructions of a function up to its return.
+pub(super) fn counted(function: &[u8]) -> Vec<Counted> {
+    let decoder = <ARMv8 as Arch>::Decoder::default();
+    let mut counted = Vec::new();
+    let mut before: Option<Instruction> = None;
+    for (at, word) in (0..).step_by(4).zip(function.chunks_exact(4)) {
+        let Ok(instruction) = decoder.decode(&mut U8Reader::new(word)) else {
+            break;
+        };
+        counted.push(Counted {
+            at,
+            reads_memory: reads_memory(instruction.opcode),
+            ends_loop: before.and_then(|before| ended_loop(&before, &instruction, at)),
+        });
+        if instruction.opcode == Opcode::RET {
+            break;
+        }
+        before = Some(instruction);
+    }
+    counted
+}
+
+/// The loop that `branch` goes back in: it counts to the constant that the instruction before compares the counter with.
+fn ended_loop(before: &Instruction, branch: &Instruction, at: u64) -> Option<Loop> {
+    let (Opcode::Bcc(_), Operand::PCOffset(offset @ ..=0)) = (branch.opcode, branch.operands[0])
+    else {
+        return None;
+    };
+    Some(Loop {
+        head: at.checked_add_signed(offset)?,
+        back: at,
+        trips: match before.operands[2] {
+            Operand::Immediate(trips) => trips.into(),
+            Operand::ImmShift(trips, by) => u64::from(trips) << by,
+            _ => 1,
+        },
+    })
+}
+
+fn reads_memory(opcode: Opcode) -> bool {
+    use Opcode as O;
+    matches!(
+        opcode,
+        O::LDR | O::LDRB | O::LDRH | O::LDUR | O::LDURB | O::LDURH | O::LDP | O::LD1R
+    )
+}
