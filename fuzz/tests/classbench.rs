@@ -38,7 +38,7 @@ fn check(name: &str) {
         {
             Err((_, reason)) => eprintln!("{name}: {engine} {asked}: cannot hold: {reason}"),
             Ok(classifier) => {
-                let is_slow = !matches!(engine, EngineKind::Avx512 | EngineKind::Avx2)
+                let is_slow = matches!(engine, EngineKind::Interp | EngineKind::Linear)
                     && matches!(
                         classifier.structure(),
                         Structure::Linear

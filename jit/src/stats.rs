@@ -4,12 +4,14 @@
 //! sides count, and no loop is left early: where code branches, the figures are what a lookup takes at most.
 
 use iced_x86::{
-    Decoder, DecoderOptions, FlowControl, Instruction, InstructionInfoFactory, OpAccess, OpKind,
+    Decoder, DecoderOptions, FlowControl, Instruction, InstructionInfoFactory, Mnemonic, OpAccess,
+    OpKind,
 };
 use pktjit_ir::program::{Inst, Terminator};
 use pktjit_ir::{Program, ValueId, VerifiedProgram};
 
 use crate::code::CompiledCode;
+use crate::target::Isa;
 
 /// What one lookup does at most.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -24,22 +26,23 @@ pub struct LookupStats {
     pub dependent_load_depth: u32,
 }
 
-/// Counts what a lookup does with `code`, which was compiled from `program`.
+/// Counts what a lookup does with `code`, which was compiled from `program`; `None` for an instruction set that this cannot read.
 #[must_use]
-pub fn lookup_stats(code: &CompiledCode, program: &VerifiedProgram) -> LookupStats {
+pub fn lookup_stats(code: &CompiledCode, program: &VerifiedProgram) -> Option<LookupStats> {
+    if code.target.isa != Isa::X86_64 {
+        return None;
+    }
     let program = program.program();
-    let function = &code.bytes[code.entries.lookup..code.entries.lookup_batch];
-    let mut instructions: Vec<Instruction> =
-        Decoder::with_ip(64, function, 0, DecoderOptions::NONE)
-            .into_iter()
-            .collect();
-    // What follows the return is padding.
-    let ret = |instruction: &Instruction| instruction.flow_control() == FlowControl::Return;
-    let end = instructions
-        .iter()
-        .position(ret)
-        .map_or(instructions.len(), |ret| ret + 1);
-    instructions.truncate(end);
+    let lookup = code.entries.lookup..code.entries.lookup_batch;
+    let offsets = code.listing.iter().map(|entry| entry.offset);
+    let instructions: Vec<Instruction> = offsets
+        .filter(|offset| lookup.contains(offset))
+        .map(|offset| {
+            let bytes = &code.bytes[offset..lookup.end];
+            Decoder::with_ip(64, bytes, offset as u64, DecoderOptions::NONE).decode()
+        })
+        .filter(|instruction| instruction.mnemonic() != Mnemonic::Nop)
+        .collect();
 
     let loops = loops(&instructions);
     let mut infos = InstructionInfoFactory::new();
@@ -59,7 +62,7 @@ pub fn lookup_stats(code: &CompiledCode, program: &VerifiedProgram) -> LookupSta
             0
         };
     }
-    stats
+    Some(stats)
 }
 
 /// Code from the head of a loop to its branch back.
@@ -227,6 +230,7 @@ mod tests {
             &compile(&program, &Target::x86_64_avx2()).unwrap(),
             &program,
         )
+        .unwrap()
     }
 
     #[test]

@@ -8,7 +8,7 @@
 
 use std::sync::OnceLock;
 
-use pktjit_jit::{Caches, Features, Isa, Target};
+use pktjit_jit::{Caches, Features, Generator, Isa, Target};
 
 /// What a machine offers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,7 +17,7 @@ pub struct Cpu {
     pub avx2: Result<(), &'static str>,
     /// Whether AVX-512 code runs where AVX2 code does, or what is missing.
     pub avx512: Result<(), &'static str>,
-    /// Extensions that AVX2 code may use besides, and AVX-512 code too.
+    /// Extensions that machine code may use besides.
     pub features: Features,
     /// Cache sizes of one core.
     pub caches: Caches,
@@ -40,6 +40,19 @@ struct CpuidLeaves {
     caches: Vec<[u32; 3]>,
 }
 
+/// What machine code has to be for.
+const HOST_ISA: Option<Isa> = if cfg!(target_arch = "x86_64") {
+    Some(Isa::X86_64)
+} else if cfg!(all(target_arch = "aarch64", target_endian = "little")) {
+    Some(Isa::AArch64)
+} else if cfg!(target_arch = "riscv64") {
+    Some(Isa::Riscv64)
+} else if cfg!(target_arch = "s390x") {
+    Some(Isa::S390x)
+} else {
+    None
+};
+
 /// What the planner assumes where the CPU does not tell.
 const DEFAULT_CACHES: Caches = Target::x86_64_avx2().caches;
 
@@ -58,6 +71,7 @@ impl Cpu {
     pub fn target(&self) -> Result<Target, &'static str> {
         self.avx2.map(|()| Target {
             isa: Isa::X86_64,
+            generator: Generator::Own,
             features: self.features,
             max_vector_bits: 256,
             caches: self.caches,
@@ -76,20 +90,37 @@ impl Cpu {
         Ok(target)
     }
 
+    /// What Cranelift's code for this machine is made for.
+    ///
+    /// # Errors
+    /// Where there is none.
+    pub fn cranelift_target(&self) -> Result<Target, &'static str> {
+        if cfg!(not(feature = "cranelift")) {
+            return Err("this build is without Cranelift");
+        }
+        let isa = HOST_ISA.ok_or("Cranelift has no code for this machine")?;
+        Ok(Target {
+            features: self.features,
+            caches: self.caches,
+            ..Target::cranelift(isa)
+        })
+    }
+
     /// Whether code that was made for `target` runs here.
     #[must_use]
     pub fn runs(&self, target: &Target) -> bool {
-        let Target {
-            isa: Isa::X86_64,
-            features: asked,
-            ..
-        } = *target
-        else {
-            return false;
+        let (asked, here) = (target.features, self.features);
+        let has_basis = match target.generator {
+            Generator::Own => self.avx2.is_ok(),
+            Generator::Cranelift => true,
         };
-        let here = self.features;
-        self.avx2.is_ok()
+        HOST_ISA == Some(target.isa)
+            && has_basis
             && [
+                (asked.ssse3, here.ssse3),
+                (asked.sse41, here.sse41),
+                (asked.avx, here.avx),
+                (asked.avx2, here.avx2),
                 (asked.bmi1, here.bmi1),
                 (asked.bmi2, here.bmi2),
                 (asked.movbe, here.movbe),
@@ -107,6 +138,7 @@ impl Cpu {
     fn decide(cpuid: &CpuidLeaves) -> Self {
         let leaf1 = |bit: u32| cpuid.leaf1_ecx >> bit & 1 == 1;
         let leaf7 = |bit: u32| cpuid.leaf7_ebx >> bit & 1 == 1;
+        let (sse3, ssse3, sse41) = (leaf1(0), leaf1(9), leaf1(19));
         let (movbe, popcnt, osxsave, avx) = (leaf1(22), leaf1(23), leaf1(27), leaf1(28));
         let (bmi1, avx2, bmi2) = (leaf7(3), leaf7(5), leaf7(8));
         // Bit 1 is the state of the xmm registers, bit 2 that of the upper halves of the ymm registers.
@@ -115,10 +147,11 @@ impl Cpu {
         let avx512 = [16, 17, 30, 31].into_iter().all(leaf7);
         // Bits 5 to 7: mask registers, upper halves of zmm0 to zmm15, and zmm16 to zmm31.
         let saves_zmm = saves_ymm && cpuid.xcr0 & 0xe0 == 0xe0;
+        let has_ymm = osxsave && saves_ymm;
         Self {
             avx2: if !(avx && avx2) {
                 Err("the CPU has no AVX2")
-            } else if !(osxsave && saves_ymm) {
+            } else if !has_ymm {
                 Err("the operating system does not save the AVX registers")
             } else {
                 Ok(())
@@ -131,6 +164,10 @@ impl Cpu {
                 Ok(())
             },
             features: Features {
+                ssse3: sse3 && ssse3,
+                sse41,
+                avx: has_ymm && avx,
+                avx2: has_ymm && avx && avx2,
                 bmi1,
                 bmi2,
                 movbe,
@@ -341,6 +378,7 @@ mod tests {
         for bit in 0..32 {
             let cpu = Cpu::decide(&leaves(1 << bit, 0, 0));
             let expected = Features {
+                sse41: bit == 19,
                 movbe: bit == 22,
                 popcnt: bit == 23,
                 ..Features::default()
@@ -355,6 +393,8 @@ mod tests {
         for bit in 0..32 {
             let cpu = Cpu::decide(&leaves(OSXSAVE | AVX, 1 << bit, 0x7));
             let expected = Features {
+                avx: true,
+                avx2: bit == 5,
                 bmi1: bit == 3,
                 bmi2: bit == 8,
                 fast_pext: bit == 8,
@@ -425,6 +465,8 @@ mod tests {
         let plain = cpu.target().unwrap();
         assert!(cpu.runs(&plain));
         for set in [
+            |features: &mut Features| features.ssse3 = true,
+            |features: &mut Features| features.sse41 = true,
             |features: &mut Features| features.bmi1 = true,
             |features: &mut Features| features.bmi2 = true,
             |features: &mut Features| features.movbe = true,

@@ -21,6 +21,9 @@ pub enum EngineKind {
     Avx512,
     /// Machine code with 256-bit vectors, on x86-64.
     Avx2,
+    /// Machine code that [Cranelift](https://cranelift.dev) makes, with 128-bit vectors where it has them: on x86-64, 64-bit Arm,
+    /// RISC-V and s390x.
+    Cranelift,
     /// The interpreter of the program that the machine code would be made from, on any machine.
     Interp,
     /// Every rule in turn, on any machine and in any memory.
@@ -35,16 +38,22 @@ pub enum ParseEngineError {
     #[error("engine `{0}` is not built yet")]
     NotBuilt(&'static str),
     /// Nobody knows it.
-    #[error("there is no engine `{0}`; the engines are avx512, avx2, interp, linear")]
+    #[error("there is no engine `{0}`; the engines are avx512, avx2, cranelift, interp, linear")]
     Unknown(String),
 }
 
 impl EngineKind {
     /// All engines, the best first.
-    pub const ALL: [Self; 4] = [Self::Avx512, Self::Avx2, Self::Interp, Self::Linear];
+    pub const ALL: [Self; 5] = [
+        Self::Avx512,
+        Self::Avx2,
+        Self::Cranelift,
+        Self::Interp,
+        Self::Linear,
+    ];
 
     /// Names of engines to come.
-    pub const NOT_BUILT: [&str; 2] = ["neon", "cranelift"];
+    pub const NOT_BUILT: [&str; 1] = ["neon"];
 
     /// The name.
     #[must_use]
@@ -52,6 +61,7 @@ impl EngineKind {
         match self {
             Self::Avx512 => "avx512",
             Self::Avx2 => "avx2",
+            Self::Cranelift => "cranelift",
             Self::Interp => "interp",
             Self::Linear => "linear",
         }
@@ -65,6 +75,7 @@ impl EngineKind {
         match self {
             Self::Avx512 => cpu.avx512_target().map(drop),
             Self::Avx2 => cpu.avx2,
+            Self::Cranelift => cpu.cranelift_target().map(drop),
             Self::Interp | Self::Linear => Ok(()),
         }
     }
@@ -178,12 +189,13 @@ mod tests {
 
     #[test]
     fn less_demanding_engines_are_tried_before_more_demanding_ones() {
-        use EngineKind::{Avx2, Avx512, Interp, Linear};
+        use EngineKind::{Avx2, Avx512, Cranelift, Interp, Linear};
         for (preferred, order) in [
-            (Avx512, [Avx512, Avx2, Interp, Linear]),
-            (Avx2, [Avx2, Interp, Linear, Avx512]),
-            (Interp, [Interp, Linear, Avx2, Avx512]),
-            (Linear, [Linear, Interp, Avx2, Avx512]),
+            (Avx512, [Avx512, Avx2, Cranelift, Interp, Linear]),
+            (Avx2, [Avx2, Cranelift, Interp, Linear, Avx512]),
+            (Cranelift, [Cranelift, Interp, Linear, Avx2, Avx512]),
+            (Interp, [Interp, Linear, Cranelift, Avx2, Avx512]),
+            (Linear, [Linear, Interp, Cranelift, Avx2, Avx512]),
         ] {
             assert_eq!(preferred.order_from().collect::<Vec<_>>(), order);
         }

@@ -7,7 +7,7 @@
 //! - **It stays inside.** The program is verified: every table access is in range and every key load is below the length of
 //!   the layout. The code reads `key_len` bytes of each key and its tables, writes `out[0..n]`, and returns. The auditor
 //!   proves that again from the bytes, where it is asked to.
-//! - **It leaves no trace.** It keeps the System V convention, as `extern "sysv64"` says.
+//! - **It leaves no trace.** It keeps the calling convention that the types of the entries name.
 //! - **It does not go away.** The pointers are private to [`NativeCode`], which owns the memory.
 
 use std::fmt;
@@ -37,7 +37,7 @@ macro_rules! entry_types {
 
 #[cfg(target_arch = "x86_64")]
 entry_types!("sysv64");
-// No code is generated for other machines; the names exist so that callers need no `cfg`.
+// The convention of the system is that of the code elsewhere.
 #[cfg(not(target_arch = "x86_64"))]
 entry_types!("C");
 
@@ -107,7 +107,7 @@ impl NativeCode {
                 if let Placement::Region(at) = code.tables()[relocation.table.index()] {
                     let address = (region + at) as u64;
                     bytes[relocation.offset..relocation.offset + 8]
-                        .copy_from_slice(&address.to_le_bytes());
+                        .copy_from_slice(&address.to_ne_bytes());
                 }
             }
         })?;

@@ -159,7 +159,7 @@ fn large(
         "  compiled   in {:.1} ms",
         milliseconds(median(&mut times))
     )?;
-    if matches!(classifier.engine(), EngineKind::Avx512 | EngineKind::Avx2) {
+    if classifier.raw().is_some() {
         writeln!(
             text,
             "  audited    in {:.1} ms: every access and branch proved from the finished bytes",

@@ -83,6 +83,7 @@ fn about(kind: EngineKind) -> &'static str {
     match kind {
         EngineKind::Avx512 => "machine code with 512-bit vectors and mask registers",
         EngineKind::Avx2 => "machine code with 256-bit vectors",
+        EngineKind::Cranelift => "machine code that Cranelift makes, with 128-bit vectors",
         EngineKind::Interp => "interpreter of the same program, on any machine",
         EngineKind::Linear => "one rule after the other, on any machine",
     }
@@ -93,6 +94,9 @@ fn features(cpu: &Cpu) -> Vec<&'static str> {
     let all = [
         (cpu.avx512_target().is_ok(), "avx512"),
         (cpu.avx2.is_ok(), "avx2"),
+        (features.avx, "avx"),
+        (features.sse41, "sse4.1"),
+        (features.ssse3, "ssse3"),
         (features.bmi1, "bmi1"),
         (features.bmi2, "bmi2"),
         (features.movbe, "movbe"),

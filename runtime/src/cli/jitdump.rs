@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use clap::{Parser, ValueEnum};
 use pktjit_ir::plan::{self, Choice, Decision, Estimate, Options, Plan};
 use pktjit_jit::audit::{AuditReport, audit};
-use pktjit_jit::{CompiledCode, LookupStats, Target, compile, lookup_stats};
+use pktjit_jit::{CompiledCode, Generator, Isa, LookupStats, Target, compile, lookup_stats};
 use serde::Serialize;
 
 use super::{Compiler, Format, Json, Output, Rules, asm, named, tables};
@@ -31,7 +31,9 @@ pub(super) struct Jitdump {
     #[command(flatten)]
     rules: Rules,
 
-    /// Machine that the code is for: x86_64-avx2 (the default) or x86_64-avx512 (that of engine avx512)
+    /// Machine that the code is for: x86_64-avx2 (the default), x86_64-avx512 (that of engine avx512), or for Cranelift's code
+    /// one of x86_64-unknown-linux-gnu (that of engine cranelift), aarch64-unknown-linux-gnu, riscv64gc-unknown-linux-gnu and
+    /// s390x-unknown-linux-gnu
     #[arg(long, value_name = "TARGET")]
     target: Option<String>,
 
@@ -102,13 +104,16 @@ impl Jitdump {
         let engine = named(self.compiler.engine.as_deref())?;
         let target = match &self.target {
             Some(name) => target(name)?,
-            None if engine == Some(EngineKind::Avx512) => Target::x86_64_avx512(),
-            None => Target::x86_64_avx2(),
+            None => match engine {
+                Some(EngineKind::Avx512) => Target::x86_64_avx512(),
+                Some(EngineKind::Cranelift) => Target::cranelift(Isa::X86_64),
+                _ => Target::x86_64_avx2(),
+            },
         };
-        let of_target = if target.features.avx512 {
-            EngineKind::Avx512
-        } else {
-            EngineKind::Avx2
+        let of_target = match target.generator {
+            Generator::Cranelift => EngineKind::Cranelift,
+            Generator::Own if target.features.avx512 => EngineKind::Avx512,
+            Generator::Own => EngineKind::Avx2,
         };
         let engine = engine.unwrap_or(of_target);
         let options = Options {
@@ -119,14 +124,12 @@ impl Jitdump {
             ..Options::default()
         };
         let has_code = match engine {
-            EngineKind::Avx512 | EngineKind::Avx2 if engine != of_target => {
-                return Err(format!("engine `{engine}` has no code for {target}").into());
-            }
-            EngineKind::Avx512 | EngineKind::Avx2 => true,
             EngineKind::Interp => false,
             EngineKind::Linear => {
                 return Err("engine `linear` has nothing to show: it asks rule after rule".into());
             }
+            machine_code if machine_code == of_target => true,
+            _ => return Err(format!("engine `{engine}` has no code for {target}").into()),
         };
         let sections = self.sections(has_code);
         if let Some(section) = sections
@@ -181,14 +184,19 @@ impl Jitdump {
 
 /// The target of this name.
 fn target(name: &str) -> Result<Target, String> {
-    let all = [Target::x86_64_avx2(), Target::x86_64_avx512()];
+    let all = [
+        Target::x86_64_avx2(),
+        Target::x86_64_avx512(),
+        Target::cranelift(Isa::X86_64),
+        Target::cranelift(Isa::AArch64),
+        Target::cranelift(Isa::Riscv64),
+        Target::cranelift(Isa::S390x),
+    ];
     if let Some(known) = all.into_iter().find(|known| known.to_string() == name) {
         return Ok(known);
     }
-    let known = all.map(|known| known.to_string()).join(" and ");
-    // Triples come with Cranelift.
-    let is_planned = name == "aarch64-neon" || name.split('-').count() >= 3;
-    Err(if is_planned {
+    let known = all.map(|known| known.to_string()).join(", ");
+    Err(if name == "aarch64-neon" {
         format!("target `{name}` is not built yet; there are {known}")
     } else {
         format!("there is no target `{name}`; there are {known}")
@@ -240,7 +248,11 @@ impl<'a> Dump<'a> {
         let code = || self.code.ok_or("there is no code");
         Ok(match section {
             Section::Plan => Stage::Plan(PlanView::new(self.plan.decision())),
-            Section::Ir => Stage::Ir(without_long_tables(&verified.to_string(), self.rows)),
+            Section::Ir => Stage::Text(without_long_tables(&verified.to_string(), self.rows)),
+            #[cfg(feature = "cranelift")]
+            Section::Asm if code()?.target().isa != Isa::X86_64 => {
+                Stage::Text(pktjit_jit::cranelift_text(verified, code()?.target())?)
+            }
             Section::Asm => Stage::Asm(asm::functions(code()?, program)),
             Section::Tables => Stage::Tables(tables::data(
                 program, self.code, self.set, self.rules, self.rows,
@@ -249,7 +261,12 @@ impl<'a> Dump<'a> {
                 let code = code()?;
                 Stage::Audit(AuditView::new(audit(code, verified, code.profile())?))
             }
-            Section::Stats => Stage::Stats(StatsView::new(code()?, self.plan)),
+            Section::Stats => {
+                let code = code()?;
+                let stats = lookup_stats(code, verified)
+                    .ok_or_else(|| format!("nothing is counted of code for {}", code.target()))?;
+                Stage::Stats(StatsView::new(code, stats, self.plan))
+            }
         })
     }
 }
@@ -281,7 +298,7 @@ fn without_long_tables(program: &str, rows: usize) -> String {
 #[serde(untagged)]
 enum Stage<'a> {
     Plan(PlanView),
-    Ir(String),
+    Text(String),
     Asm(Vec<asm::Function>),
     Tables(tables::Data<'a>),
     Audit(AuditView),
@@ -292,7 +309,7 @@ impl fmt::Display for Stage<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Plan(plan) => f.write_str(&plan.text),
-            Self::Ir(ir) => f.write_str(ir),
+            Self::Text(text) => f.write_str(text),
             Self::Asm(functions) => {
                 functions
                     .iter()
@@ -422,12 +439,12 @@ struct StatsView {
 }
 
 impl StatsView {
-    fn new(code: &CompiledCode, plan: &Plan) -> Self {
+    fn new(code: &CompiledCode, stats: LookupStats, plan: &Plan) -> Self {
         let LookupStats {
             instructions,
             loads,
             dependent_load_depth,
-        } = lookup_stats(code, plan.program());
+        } = stats;
         let tables = &plan.program().program().tables;
         Self {
             structure: plan.structure().name(),
