@@ -74,12 +74,25 @@ pub fn compile(
     }
 }
 
+/// The engines of this machine that make code of programs of eight lanes.
+pub fn code_engines() -> impl Iterator<Item = EngineKind> {
+    let all = [EngineKind::Avx2, EngineKind::Cranelift];
+    all.into_iter()
+        .filter(|engine| engine.check(Cpu::host()).is_ok())
+}
+
 /// Machine code of a program, audited; the inner error is why the target cannot run it.
 ///
 /// # Errors
 /// Anything else that stands in the way.
-pub fn native(program: &VerifiedProgram) -> Result<Result<NativeCode, String>, String> {
-    let target = Cpu::host().target()?;
+pub fn native(
+    program: &VerifiedProgram,
+    engine: EngineKind,
+) -> Result<Result<NativeCode, String>, String> {
+    let target = match engine {
+        EngineKind::Cranelift => Cpu::host().cranelift_target(),
+        _ => Cpu::host().target(),
+    }?;
     let code = match pktjit_jit::compile(program, &target) {
         Ok(code) => code,
         Err(error) if error.is_unsupported() => return Ok(Err(error.to_string())),

@@ -3,18 +3,22 @@
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 
-use pktjit::Cpu;
+use pktjit::EngineKind;
 use pktjit_fallback::Interpreter;
-use pktjit_fuzz::filetest::{Engine, Test, check_faults, check_lookups, read_file, read_folder};
-use pktjit_fuzz::oracle::native;
+use pktjit_fuzz::filetest::{
+    Compiled, Engine, Test, check_faults, check_lookups, read_file, read_folder,
+};
+use pktjit_fuzz::oracle::{code_engines, native};
+use pktjit_ir::VerifiedProgram;
 
 const INTERP: Engine<'static> = ("interp", &|program| {
     let interpreter = Interpreter::new(program);
     Ok(Box::new(move |key| interpreter.lookup(key)))
 });
 
-const NATIVE: Engine<'static> = ("machine code", &|program| {
-    let code = native(&program).unwrap_or_else(|error| panic!("{error}"))?;
+/// Machine code of `engine`.
+fn code(program: VerifiedProgram, engine: EngineKind) -> Result<Compiled, String> {
+    let code = native(&program, engine).unwrap_or_else(|error| panic!("{error}"))?;
     Ok(Box::new(move |key| {
         let row = code.lookup(key);
         // What one lookup of a batch leaves behind must not change the next one; two blocks and more.
@@ -23,7 +27,7 @@ const NATIVE: Engine<'static> = ("machine code", &|program| {
         assert_eq!((batch, rows), (Ok(()), [row; 67]), "a batch of {key:02x?}");
         row
     }))
-});
+}
 
 /// What machine code cannot do and the interpreter can, as the code generator says it.
 const LIMITS: [&str; 5] = [
@@ -54,13 +58,23 @@ fn verifier_reports_exactly_the_listed_faults() {
 
 #[test]
 fn every_engine_returns_the_listed_rows() {
-    let engines = match Cpu::host().target() {
-        Ok(_) => vec![INTERP, NATIVE],
-        Err(reason) => {
-            eprintln!("machine code: skipped: {reason}");
-            vec![INTERP]
-        }
-    };
+    let machine_code = |engine| move |program| code(program, engine);
+    let avx2 = machine_code(EngineKind::Avx2);
+    let neon = machine_code(EngineKind::Neon);
+    let cranelift = machine_code(EngineKind::Cranelift);
+    let all: [Engine<'_>; 4] = [
+        INTERP,
+        ("avx2", &avx2),
+        ("neon", &neon),
+        ("cranelift", &cranelift),
+    ];
+    let is_here = |name: &str| code_engines().any(|engine| engine.name() == name);
+    let (engines, absent): (Vec<_>, Vec<_>) = all
+        .into_iter()
+        .partition(|(name, _)| *name == "interp" || is_here(name));
+    for (name, _) in absent {
+        eprintln!("{name}: skipped");
+    }
     let skips = RefCell::new(BTreeMap::<&str, u32>::new());
     check_all("run", |test| {
         for skipped in check_lookups(test, &engines)? {

@@ -9,7 +9,7 @@ use pktjit_fallback::{Interpreter, LinearScan};
 use pktjit_fuzz::ValidProgram;
 use pktjit_fuzz::r#gen::program;
 use pktjit_fuzz::r#gen::rules::Case;
-use pktjit_fuzz::oracle::{Coverage, Questions, native};
+use pktjit_fuzz::oracle::{Coverage, Questions, code_engines, native};
 use pktjit_ir::plan::{Choice, Options, plan};
 use pktjit_ir::{Program, text, verify};
 use quickcheck::{Arbitrary, Gen, QuickCheck, TestResult};
@@ -124,26 +124,29 @@ fn a_failing_case_shrinks_to_what_matters() {
 
 #[test]
 fn qc_machine_code_returns_what_the_interpreter_returns() {
-    if let Err(reason) = Cpu::host().target() {
-        eprintln!("skipped: {reason}");
-        return;
-    }
     fn property(ValidProgram(program): ValidProgram, seed: u64) -> TestResult {
-        match differs(program, seed) {
-            Ok(None) => TestResult::passed(),
-            // More values alive at once than there are registers: no plan has as many, so no code exists for them.
-            Ok(Some(_)) => TestResult::discard(),
-            Err(difference) => TestResult::error(difference),
+        let mut discarded = false;
+        for engine in code_engines() {
+            match differs(program.clone(), engine, seed) {
+                Ok(None) => {}
+                // More values alive at once than there are registers: no plan has as many, so no code exists for them.
+                Ok(Some(_)) => discarded = true,
+                Err(difference) => return TestResult::error(format!("{engine}: {difference}")),
+            }
+        }
+        match discarded {
+            true => TestResult::discard(),
+            false => TestResult::passed(),
         }
     }
     // Tests that quickcheck throws away do not count as passed.
     quickcheck(1000).quickcheck(property as fn(ValidProgram, u64) -> TestResult);
 }
 
-/// Whether machine code and interpreter differ on a key; or why there is no machine code.
-fn differs(program: Program, seed: u64) -> Result<Option<String>, String> {
+/// Whether machine code of `engine` and interpreter differ on a key; or why there is no machine code.
+fn differs(program: Program, engine: EngineKind, seed: u64) -> Result<Option<String>, String> {
     let program = verify(program).map_err(|error| error.to_string())?;
-    let code = match native(&program)? {
+    let code = match native(&program, engine)? {
         Ok(code) => code,
         Err(reason) => return Ok(Some(reason)),
     };
@@ -177,7 +180,10 @@ fn most_generated_programs_become_machine_code() {
     }
     let mut g = Gen::from_size_and_seed(20, 3);
     let refusals: Vec<String> = (0..300)
-        .filter_map(|seed| differs(ValidProgram::arbitrary(&mut g).0, seed).unwrap())
+        .filter_map(|seed| {
+            let program = ValidProgram::arbitrary(&mut g).0;
+            differs(program, EngineKind::Avx2, seed).unwrap()
+        })
         .collect();
     for reason in &refusals {
         assert!(reason.contains("more values are alive at once"), "{reason}");

@@ -10,6 +10,7 @@
 //! The pool is reached relative to the instruction pointer. Tables in the region are reached by an absolute address that
 //! the runtime writes at each relocation, in the code or the pool, before it is sealed.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use pktjit_ir::{TableId, ValueId};
@@ -23,6 +24,8 @@ pub struct CompiledCode {
     pub(crate) target: Target,
     pub(crate) bytes: Vec<u8>,
     pub(crate) pool_offset: usize,
+    /// Where in the code constants are, and not instructions.
+    pub(crate) constants: Vec<Range<usize>>,
     pub(crate) entries: Entries,
     pub(crate) tables: Vec<Placement>,
     pub(crate) region: Region,
@@ -78,8 +81,8 @@ pub enum Placement {
     Region(usize),
 }
 
-/// A spot that wants the absolute address of a table in the region: 8 bytes, little-endian, inside a `mov r64, imm64` on x86-64,
-/// in the pool on AArch64. The bytes there hold zero until then.
+/// A spot that wants the absolute address of a table in the region: 8 bytes in the byte order of the target, on x86-64 inside a
+/// `mov r64, imm64`, elsewhere in the pool. The bytes there hold zero until then.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Relocation {
     /// Byte offset of the 8 bytes in the code.

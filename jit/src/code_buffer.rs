@@ -104,6 +104,7 @@ impl<F: Fixup> CodeBuffer<F> {
             target,
             bytes,
             pool_offset,
+            constants: Vec::new(),
             entries,
             tables,
             region,

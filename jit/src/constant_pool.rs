@@ -35,6 +35,17 @@ pub(crate) struct ConstantPool {
 impl ConstantPool {
     /// Places `tables`: each goes into the pool if it is small, and while there is room.
     pub(crate) fn new(tables: &[Table]) -> Self {
+        Self::with_room(tables, MAX_POOL_TABLES)
+    }
+
+    /// Places `tables` in the region, all of them.
+    #[cfg(feature = "cranelift")]
+    pub(crate) fn in_region(tables: &[Table]) -> Self {
+        Self::with_room(tables, 0)
+    }
+
+    /// Places `tables`, those in the pool in no more than `room` bytes.
+    fn with_room(tables: &[Table], room: usize) -> Self {
         let mut pool = Self {
             bytes: Vec::new(),
             tables: Vec::with_capacity(tables.len()),
@@ -46,7 +57,7 @@ impl ConstantPool {
             let len = table.data.len();
             let start = pool.bytes.len().next_multiple_of(TABLE_ALIGN);
             pool.tables
-                .push(if len <= MAX_POOL_TABLE && start + len <= MAX_POOL_TABLES {
+                .push(if len <= MAX_POOL_TABLE && start + len <= room {
                     pool.bytes.resize(start, 0);
                     pool.bytes.extend_from_slice(&table.data);
                     Placement::Pool(start)

@@ -1,13 +1,16 @@
 //! Machine code for verified [pktjit](https://crates.io/crates/pktjit) programs.
 //!
 //! ```text
-//! VerifiedProgram + Target -> lower -> code buffer -> CompiledCode -> audit
+//! VerifiedProgram + Target -> lower -> code buffer -> CompiledCode -> audit     isa: generators of our own
+//!                          -> CLIF  -> Cranelift   -> CompiledCode              clif: all other machines
 //! ```
 //!
 //! It could run on another machine and mail you the bytes: no executable memory, no feature detection, no `unsafe`.
 #![forbid(unsafe_code)]
 
 pub mod audit;
+#[cfg(feature = "cranelift")]
+mod clif;
 mod code;
 mod code_buffer;
 mod constant_pool;
@@ -16,10 +19,12 @@ mod isa;
 mod stats;
 mod target;
 
+#[cfg(feature = "cranelift")]
+pub use clif::text as cranelift_text;
 pub use code::{CompiledCode, Entries, ListingEntry, Placement, Relocation};
 pub use error::CompileError;
 pub use stats::{LookupStats, lookup_stats};
-pub use target::{Caches, Features, Isa, Target};
+pub use target::{Caches, Features, Generator, Isa, Target};
 
 use pktjit_ir::VerifiedProgram;
 
@@ -28,8 +33,13 @@ use pktjit_ir::VerifiedProgram;
 /// # Errors
 /// Where the target cannot express the program, or the code would be too large.
 pub fn compile(program: &VerifiedProgram, target: &Target) -> Result<CompiledCode, CompileError> {
-    match target.isa {
-        Isa::X86_64 => isa::x64::compile(program, target),
-        Isa::AArch64 => isa::a64::compile(program, target),
+    match (target.generator, target.isa) {
+        (Generator::Own, Isa::X86_64) => isa::x64::compile(program, target),
+        (Generator::Own, Isa::AArch64) => isa::a64::compile(program, target),
+        #[cfg(feature = "cranelift")]
+        (Generator::Cranelift, _) => clif::compile(program, target),
+        _ => Err(CompileError::Unsupported(format!(
+            "this build has no code generator for {target}"
+        ))),
     }
 }

@@ -25,15 +25,18 @@ pub struct LookupStats {
     pub dependent_load_depth: u32,
 }
 
-/// Counts what a lookup does with `code`, which was compiled from `program`.
+/// Counts what a lookup does with `code`, which was compiled from `program`; `None` for an instruction set that this cannot read.
 #[must_use]
-pub fn lookup_stats(code: &CompiledCode, program: &VerifiedProgram) -> LookupStats {
+pub fn lookup_stats(code: &CompiledCode, program: &VerifiedProgram) -> Option<LookupStats> {
     let program = program.program();
-    let function = &code.bytes[code.entries.lookup..code.entries.lookup_batch];
-    // What follows the return is padding.
-    let counted = match code.target.isa {
-        Isa::X86_64 => x64::counted(function),
-        Isa::AArch64 => a64::counted(function),
+    let lookup = code.entries.lookup..code.entries.lookup_batch;
+    let offsets = code.listing.iter().map(|entry| entry.offset);
+    let offsets = offsets.filter(|offset| lookup.contains(offset));
+    let bytes = &code.bytes[..lookup.end];
+    let counted: Vec<Counted> = match code.target.isa {
+        Isa::X86_64 => x64::counted(bytes, offsets),
+        Isa::AArch64 => a64::counted(bytes, offsets),
+        Isa::Riscv64 | Isa::S390x => return None,
     };
     let loops: Vec<Loop> = counted
         .iter()
@@ -49,7 +52,7 @@ pub fn lookup_stats(code: &CompiledCode, program: &VerifiedProgram) -> LookupSta
         stats.instructions += times;
         stats.loads += if counted.reads_memory { times } else { 0 };
     }
-    stats
+    Some(stats)
 }
 
 /// An instruction of a lookup, up to the return.
@@ -199,6 +202,7 @@ mod tests {
             &compile(&program, &Target::x86_64_avx2()).unwrap(),
             &program,
         )
+        .unwrap()
     }
 
     #[test]

@@ -8,14 +8,35 @@ use std::fmt;
 pub enum Isa {
     /// x86-64 with the System V calling convention.
     X86_64,
-    /// AArch64 with NEON, which every one has, and the procedure call standard of Arm.
+    /// 64-bit Arm, little-endian, with NEON, which every one has.
     AArch64,
+    /// 64-bit RISC-V with multiplication, floating-point numbers, atomic and compressed instructions.
+    Riscv64,
+    /// IBM z/Architecture, big-endian.
+    S390x,
 }
 
-/// Instruction-set extensions beyond AVX2, which every x86-64 target here has. Each has a plain substitute. Code for AArch64
-/// uses none.
+/// What makes the code.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Generator {
+    /// The generator of this crate for the instruction set, if there is one.
+    Own,
+    /// [Cranelift](https://cranelift.dev), with vectors of 128 bits or none.
+    Cranelift,
+}
+
+/// Instruction-set extensions of x86-64. Code of our own generator always has those up to AVX2; each other one has a plain
+/// substitute. Code for AArch64 uses none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub struct Features {
+    /// SSE3 and SSSE3.
+    pub ssse3: bool,
+    /// SSE4.1.
+    pub sse41: bool,
+    /// AVX, whose registers the operating system saves.
+    pub avx: bool,
+    /// AVX2.
+    pub avx2: bool,
     /// `tzcnt`, `andn`.
     pub bmi1: bool,
     /// `pext`, `shlx`, `rorx`.
@@ -31,8 +52,12 @@ pub struct Features {
 }
 
 impl Features {
-    /// No extension at all.
+    /// None of them.
     pub const NONE: Self = Self {
+        ssse3: false,
+        sse41: false,
+        avx: false,
+        avx2: false,
         bmi1: false,
         bmi2: false,
         movbe: false,
@@ -58,6 +83,8 @@ pub struct Caches {
 pub struct Target {
     /// Instruction set.
     pub isa: Isa,
+    /// What makes the code.
+    pub generator: Generator,
     /// Extensions that may be used.
     pub features: Features,
     /// Width of the widest vector register that may be used; what is no such width counts as the next narrower one.
@@ -72,7 +99,12 @@ impl Target {
     pub const fn x86_64_avx2() -> Self {
         Self {
             isa: Isa::X86_64,
+            generator: Generator::Own,
             features: Features {
+                ssse3: true,
+                sse41: true,
+                avx: true,
+                avx2: true,
                 bmi1: true,
                 bmi2: true,
                 movbe: true,
@@ -102,29 +134,43 @@ impl Target {
     #[must_use]
     pub const fn aarch64_neon() -> Self {
         Self {
-            isa: Isa::AArch64,
+            generator: Generator::Own,
+            ..Self::cranelift(Isa::AArch64)
+        }
+    }
+
+    /// The named targets of Cranelift: each instruction set as its oldest machines have it.
+    #[must_use]
+    pub const fn cranelift(isa: Isa) -> Self {
+        Self {
+            isa,
+            generator: Generator::Cranelift,
             features: Features::NONE,
             max_vector_bits: 128,
             caches: Self::x86_64_avx2().caches,
         }
     }
 
-    /// Lanes of 32 bits that programs are best made for. Code for NEON has eight of them in two registers.
+    /// Lanes of 32 bits that programs are best made for. Code with registers of 128 bits has eight of them in two.
     #[must_use]
     pub const fn lanes(&self) -> u8 {
-        match self.isa {
-            Isa::X86_64 if self.features.avx512 && self.max_vector_bits >= 512 => 16,
-            Isa::X86_64 | Isa::AArch64 => 8,
+        match self.generator {
+            Generator::Own if self.features.avx512 && self.max_vector_bits >= 512 => 16,
+            _ => 8,
         }
     }
 }
 
 impl fmt::Display for Target {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.isa {
-            Isa::X86_64 if self.features.avx512 => f.write_str("x86_64-avx512"),
-            Isa::X86_64 => f.write_str("x86_64-avx2"),
-            Isa::AArch64 => f.write_str("aarch64-neon"),
-        }
+        f.write_str(match (self.generator, self.isa) {
+            (Generator::Own, Isa::AArch64) => "aarch64-neon",
+            (Generator::Own, _) if self.features.avx512 => "x86_64-avx512",
+            (Generator::Own, _) => "x86_64-avx2",
+            (Generator::Cranelift, Isa::X86_64) => "x86_64-unknown-linux-gnu",
+            (Generator::Cranelift, Isa::AArch64) => "aarch64-unknown-linux-gnu",
+            (Generator::Cranelift, Isa::Riscv64) => "riscv64gc-unknown-linux-gnu",
+            (Generator::Cranelift, Isa::S390x) => "s390x-unknown-linux-gnu",
+        })
     }
 }

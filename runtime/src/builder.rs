@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use pktjit_fallback::{Interpreter, LinearScan};
 use pktjit_ir::plan::{Choice, Effort, Machine, Options, Pext, Plan, PlanError, plan};
 use pktjit_ir::{RuleSet, Structure};
-use pktjit_jit::audit::audit;
+use pktjit_jit::audit::{audit, has_auditor};
 use pktjit_jit::{Caches, Features, compile};
 
 use crate::classifier::{Classifier, Inner};
@@ -40,7 +40,7 @@ pub struct ClassifierBuilder {
     table_budget: usize,
     code_budget: usize,
     max_vector_bits: u16,
-    audit: bool,
+    audit: Option<bool>,
     memory: Arc<dyn CodeMemory>,
     cpu: Cpu,
 }
@@ -54,7 +54,7 @@ impl Default for ClassifierBuilder {
             table_budget: 1 << 30,
             code_budget: 64 << 20,
             max_vector_bits: 512,
-            audit: cfg!(debug_assertions),
+            audit: None,
             memory: OsMemory::shared(),
             cpu: *Cpu::host(),
         }
@@ -107,10 +107,11 @@ impl ClassifierBuilder {
         self
     }
 
-    /// Whether the finished code is proved harmless before it is first called; on in debug builds unless set.
+    /// Whether the finished code is proved harmless before it is first called; unless set, that is done in debug builds where
+    /// there is an auditor for the machine. An engine whose code has to be proved and cannot be is not taken.
     #[must_use]
     pub fn audit(mut self, audit: bool) -> Self {
-        self.audit = audit;
+        self.audit = Some(audit);
         self
     }
 
@@ -257,9 +258,10 @@ impl<'a> Build<'a> {
         kind.check(&self.settings.cpu)
             .map_err(|reason| refused(reason.into()))?;
         match kind {
-            EngineKind::Avx512 | EngineKind::Avx2 | EngineKind::Neon => self
-                .native(kind, named == Some(kind), refused)
-                .map(Engine::Native),
+            EngineKind::Avx512 | EngineKind::Avx2 | EngineKind::Neon | EngineKind::Cranelift => {
+                self.native(kind, named == Some(kind), refused)
+                    .map(Engine::Native)
+            }
             EngineKind::Interp => {
                 // It takes vectors of any width; with these it runs what `avx2` would.
                 let program = self.plan(8)?.program().clone();
@@ -282,6 +284,7 @@ impl<'a> Build<'a> {
         let settings = self.settings;
         let target = match kind {
             EngineKind::Avx512 => settings.cpu.avx512_target(),
+            EngineKind::Cranelift => settings.cpu.cranelift_target(),
             _ => settings.cpu.target(),
         };
         let mut target = target.map_err(|reason| refused(reason.into()))?;
@@ -307,7 +310,14 @@ impl<'a> Build<'a> {
                 "{len} bytes of code, the budget is {budget}"
             )));
         }
-        if settings.audit {
+        let can_audit = has_auditor(&target);
+        if settings.audit == Some(true) && !can_audit {
+            return Err(refused("there is no auditor for its code".into()));
+        }
+        if settings
+            .audit
+            .unwrap_or(cfg!(debug_assertions) && can_audit)
+        {
             timed(&mut stats.audit_time, || {
                 audit(&code, &program, code.profile())
             })?;
@@ -331,7 +341,8 @@ impl<'a> Build<'a> {
     fn finish(mut self, kind: EngineKind, engine: Engine) -> Classifier {
         self.note(format_args!("engine     {kind}"));
         let structure = match (kind, self.plan.take()) {
-            (kind, Some(Ok(plan))) if kind != EngineKind::Linear => {
+            (EngineKind::Linear, _) => Structure::Linear,
+            (_, Some(Ok(plan))) => {
                 let decision = plan.decision();
                 self.note(decision.to_string().trim_end());
                 self.stats.live_rules = decision.live_rules();

@@ -16,8 +16,8 @@ use crate::stats::Stats;
 ///
 /// Immutable, and a clone is another handle of the same: any number of threads look keys up at the same time without
 /// waiting for each other. The code and its tables are freed with the last handle. Lookups do not allocate with the engines
-/// [`Avx512`](EngineKind::Avx512) and [`Avx2`](EngineKind::Avx2), and may be made there from a signal handler whose stack
-/// has room for [`Stats::stack_bytes`].
+/// [`Avx512`](EngineKind::Avx512), [`Avx2`](EngineKind::Avx2) and [`Cranelift`](EngineKind::Cranelift), and may be made there
+/// from a signal handler whose stack has room for [`Stats::stack_bytes`].
 #[derive(Clone)]
 pub struct Classifier {
     inner: Arc<Inner>,

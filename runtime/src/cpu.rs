@@ -9,7 +9,7 @@
 
 use std::sync::OnceLock;
 
-use pktjit_jit::{Caches, Features, Isa, Target};
+use pktjit_jit::{Caches, Features, Generator, Isa, Target};
 
 /// What a machine offers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,7 +20,7 @@ pub struct Cpu {
     pub avx512: Result<(), &'static str>,
     /// Whether NEON code runs, or what is missing.
     pub neon: Result<(), &'static str>,
-    /// Extensions that AVX2 code may use besides, and AVX-512 code too.
+    /// Extensions of x86-64 that machine code may use besides.
     pub features: Features,
     /// Cache sizes of one core.
     pub caches: Caches,
@@ -42,6 +42,19 @@ struct CpuidLeaves {
     /// EAX, EBX and ECX of each subleaf of leaf 4, or of 0x8000_001D, which has the same form.
     caches: Vec<[u32; 3]>,
 }
+
+/// What machine code has to be for.
+const HOST_ISA: Option<Isa> = if cfg!(target_arch = "x86_64") {
+    Some(Isa::X86_64)
+} else if cfg!(all(target_arch = "aarch64", target_endian = "little")) {
+    Some(Isa::AArch64)
+} else if cfg!(target_arch = "riscv64") {
+    Some(Isa::Riscv64)
+} else if cfg!(target_arch = "s390x") {
+    Some(Isa::S390x)
+} else {
+    None
+};
 
 /// What the planner assumes where the CPU does not tell.
 const DEFAULT_CACHES: Caches = Target::x86_64_avx2().caches;
@@ -67,6 +80,7 @@ impl Cpu {
         }
         self.avx2.map(|()| Target {
             isa: Isa::X86_64,
+            generator: Generator::Own,
             features: self.features,
             max_vector_bits: 256,
             caches: self.caches,
@@ -85,17 +99,38 @@ impl Cpu {
         Ok(target)
     }
 
+    /// What Cranelift's code for this machine is made for.
+    ///
+    /// # Errors
+    /// Where there is none.
+    pub fn cranelift_target(&self) -> Result<Target, &'static str> {
+        if cfg!(not(feature = "cranelift")) {
+            return Err("this build is without Cranelift");
+        }
+        let isa = HOST_ISA.ok_or("Cranelift has no code for this machine")?;
+        Ok(Target {
+            features: self.features,
+            caches: self.caches,
+            ..Target::cranelift(isa)
+        })
+    }
+
     /// Whether code that was made for `target` runs here.
     #[must_use]
     pub fn runs(&self, target: &Target) -> bool {
-        let asked = match target.isa {
-            Isa::X86_64 => target.features,
-            Isa::AArch64 => return self.neon.is_ok(),
-            _ => return false,
+        let (asked, here) = (target.features, self.features);
+        let has_basis = match (target.generator, target.isa) {
+            (Generator::Own, Isa::AArch64) => self.neon.is_ok(),
+            (Generator::Own, _) => self.avx2.is_ok(),
+            (Generator::Cranelift, _) => true,
         };
-        let here = self.features;
-        self.avx2.is_ok()
+        HOST_ISA == Some(target.isa)
+            && has_basis
             && [
+                (asked.ssse3, here.ssse3),
+                (asked.sse41, here.sse41),
+                (asked.avx, here.avx),
+                (asked.avx2, here.avx2),
                 (asked.bmi1, here.bmi1),
                 (asked.bmi2, here.bmi2),
                 (asked.movbe, here.movbe),
@@ -113,6 +148,7 @@ impl Cpu {
     fn decide(cpuid: &CpuidLeaves) -> Self {
         let leaf1 = |bit: u32| cpuid.leaf1_ecx >> bit & 1 == 1;
         let leaf7 = |bit: u32| cpuid.leaf7_ebx >> bit & 1 == 1;
+        let (sse3, ssse3, sse41) = (leaf1(0), leaf1(9), leaf1(19));
         let (movbe, popcnt, osxsave, avx) = (leaf1(22), leaf1(23), leaf1(27), leaf1(28));
         let (bmi1, avx2, bmi2) = (leaf7(3), leaf7(5), leaf7(8));
         // Bit 1 is the state of the xmm registers, bit 2 that of the upper halves of the ymm registers.
@@ -121,10 +157,11 @@ impl Cpu {
         let avx512 = [16, 17, 30, 31].into_iter().all(leaf7);
         // Bits 5 to 7: mask registers, upper halves of zmm0 to zmm15, and zmm16 to zmm31.
         let saves_zmm = saves_ymm && cpuid.xcr0 & 0xe0 == 0xe0;
+        let has_ymm = osxsave && saves_ymm;
         Self {
             avx2: if !(avx && avx2) {
                 Err("the CPU has no AVX2")
-            } else if !(osxsave && saves_ymm) {
+            } else if !has_ymm {
                 Err("the operating system does not save the AVX registers")
             } else {
                 Ok(())
@@ -138,6 +175,10 @@ impl Cpu {
             },
             neon: Err("this is not an AArch64 machine"),
             features: Features {
+                ssse3: sse3 && ssse3,
+                sse41,
+                avx: has_ymm && avx,
+                avx2: has_ymm && avx && avx2,
                 bmi1,
                 bmi2,
                 movbe,
@@ -362,6 +403,7 @@ mod tests {
         for bit in 0..32 {
             let cpu = Cpu::decide(&leaves(1 << bit, 0, 0));
             let expected = Features {
+                sse41: bit == 19,
                 movbe: bit == 22,
                 popcnt: bit == 23,
                 ..Features::default()
@@ -376,6 +418,8 @@ mod tests {
         for bit in 0..32 {
             let cpu = Cpu::decide(&leaves(OSXSAVE | AVX, 1 << bit, 0x7));
             let expected = Features {
+                avx: true,
+                avx2: bit == 5,
                 bmi1: bit == 3,
                 bmi2: bit == 8,
                 fast_pext: bit == 8,
@@ -446,6 +490,8 @@ mod tests {
         let plain = cpu.target().unwrap();
         assert!(cpu.runs(&plain));
         for set in [
+            |features: &mut Features| features.ssse3 = true,
+            |features: &mut Features| features.sse41 = true,
             |features: &mut Features| features.bmi1 = true,
             |features: &mut Features| features.bmi2 = true,
             |features: &mut Features| features.movbe = true,

@@ -7,8 +7,8 @@
 //! - **It stays inside.** The program is verified: every table access is in range and every key load is below the length of
 //!   the layout. The code reads `key_len` bytes of each key and its tables, writes `out[0..n]`, and returns. The auditor
 //!   proves that again from the bytes, where it is asked to.
-//! - **It leaves no trace.** It keeps the System V convention, as `extern "sysv64"` says, or on AArch64 that of Arm, which is
-//!   `extern "C"` there.
+//! - **It leaves no trace.** It keeps the calling convention that the types of the entries name: `sysv64` on x86-64, elsewhere
+//!   that of the system.
 //! - **It does not go away.** The pointers are private to [`NativeCode`], which owns the memory.
 
 use std::fmt;
@@ -38,8 +38,8 @@ macro_rules! entry_types {
 
 #[cfg(target_arch = "x86_64")]
 entry_types!("sysv64");
-// On AArch64 this is the convention of Arm. No code is generated for other machines; the names exist so that callers need
-// no `cfg`.
+// The convention of the system is that of the code elsewhere; where no code is generated, the names exist so that callers
+// need no `cfg`.
 #[cfg(not(target_arch = "x86_64"))]
 entry_types!("C");
 
@@ -109,7 +109,7 @@ impl NativeCode {
                 if let Placement::Region(at) = code.tables()[relocation.table.index()] {
                     let address = (region + at) as u64;
                     bytes[relocation.offset..relocation.offset + 8]
-                        .copy_from_slice(&address.to_le_bytes());
+                        .copy_from_slice(&address.to_ne_bytes());
                 }
             }
         })?;

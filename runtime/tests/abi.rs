@@ -5,7 +5,7 @@ mod common;
 
 use std::arch::naked_asm;
 
-use pktjit::{Classifier, Cpu, Structure};
+use pktjit::{Classifier, Cpu, EngineKind, Structure};
 
 const RBX: u64 = 0x0101_0101_0101_0101;
 const RBP: u64 = 0x0202_0202_0202_0202;
@@ -168,12 +168,15 @@ fn calls_leave_registers_flags_and_stack_as_they_were() {
     for rules in [common::small(), common::many(20), common::many(500)] {
         let mut checked = 0;
         for structure in Structure::ALL {
-            if let Ok(classifier) = Classifier::builder().structure(structure).compile(&rules) {
-                check(&classifier);
-                checked += 1;
+            for engine in [EngineKind::Avx2, EngineKind::Cranelift] {
+                let builder = Classifier::builder().engine(engine);
+                if let Ok(classifier) = builder.structure(structure).compile(&rules) {
+                    check(&classifier);
+                    checked += 1;
+                }
             }
         }
-        assert!(checked >= 2, "only {checked} structures hold the rules");
+        assert!(checked >= 4, "only {checked} structures hold the rules");
     }
 }
 
@@ -182,17 +185,20 @@ fn entries_are_landing_pads() {
     if Cpu::host().avx2.is_err() {
         return;
     }
-    let classifier = Classifier::compile(&common::many(100)).unwrap();
-    let raw = classifier.raw().unwrap();
-    for entry in [
-        raw.lookup as *const u8,
-        raw.lookup_batch as *const u8,
-        raw.lookup_batch_ptrs as *const u8,
-    ] {
-        assert_eq!(entry.addr() % 64, 0);
-        // SAFETY: code is readable, and longer than one instruction.
-        let first = unsafe { entry.cast::<[u8; 4]>().read() };
-        assert_eq!(first, [0xf3, 0x0f, 0x1e, 0xfa], "endbr64");
+    for engine in [EngineKind::Avx2, EngineKind::Cranelift] {
+        let builder = Classifier::builder().engine(engine);
+        let classifier = builder.compile(&common::many(100)).unwrap();
+        let raw = classifier.raw().unwrap();
+        for entry in [
+            raw.lookup as *const u8,
+            raw.lookup_batch as *const u8,
+            raw.lookup_batch_ptrs as *const u8,
+        ] {
+            assert_eq!(entry.addr() % 64, 0);
+            // SAFETY: code is readable, and longer than one instruction.
+            let first = unsafe { entry.cast::<[u8; 4]>().read() };
+            assert_eq!(first, [0xf3, 0x0f, 0x1e, 0xfa], "endbr64");
+        }
     }
 }
 

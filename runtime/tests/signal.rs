@@ -83,9 +83,7 @@ fn a_signal_handler_may_look_up_keys_while_a_lookup_runs() {
         }
     };
     let cases = [case(common::many(300)), case(common::small())];
-    if cases[0].classifier.engine() != EngineKind::Avx2 {
-        return;
-    }
+    assert!(cases[0].classifier.raw().is_some());
     let [own, _] = CASES.get_or_init(|| cases);
     let seconds = std::env::var("PKTJIT_SECONDS").map_or(1, |n| n.parse().unwrap());
     interrupt_every(50);

@@ -1,12 +1,13 @@
 //! The text form of programs: what parses prints and parses to itself, the verifier takes anything, and what it accepts
 //! runs, on the interpreter as in machine code.
 
-use pktjit::{Cpu, NativeCode, OsMemory};
+use pktjit::{Cpu, EngineKind, NativeCode, OsMemory};
 use pktjit_fallback::Interpreter;
 use pktjit_ir::{Program, VerifiedProgram, text, verify};
-use pktjit_jit::audit::{Profile, audit};
+use pktjit_jit::audit::audit;
 
 use crate::filetest;
+use crate::oracle::code_engines;
 
 /// Most instructions of a lookup that is run.
 const MAX_STEPS: u64 = 1 << 16;
@@ -59,25 +60,31 @@ fn run(program: VerifiedProgram, input: &[u8]) {
         vec![0xff; layout.len()],
         ending.take(layout.len()).collect(),
     ];
-    let native = native(&program);
+    let natives: Vec<NativeCode> = code_engines()
+        .filter_map(|engine| native(&program, engine))
+        .collect();
     let interpreter = Interpreter::new(program);
     for bytes in &keys {
         let key = layout.key(bytes).expect("as long as the layout says");
         let row = interpreter.lookup(key);
-        if let Some(native) = &native {
+        for native in &natives {
             assert_eq!(native.lookup(key), row, "key {bytes:02x?}");
         }
     }
 }
 
 /// Machine code, unless there are too few registers for it or the auditor, which need not understand all of it, objects.
-fn native(program: &VerifiedProgram) -> Option<NativeCode> {
-    let target = Cpu::host().target().ok()?;
+fn native(program: &VerifiedProgram, engine: EngineKind) -> Option<NativeCode> {
+    let target = match engine {
+        EngineKind::Cranelift => Cpu::host().cranelift_target(),
+        _ => Cpu::host().target(),
+    };
+    let target = target.ok()?;
     let code = match pktjit_jit::compile(program, &target) {
         Err(error) if error.is_unsupported() => return None,
         code => code.expect("code"),
     };
-    audit(&code, program, Profile::Leaf).ok()?;
+    audit(&code, program, code.profile()).ok()?;
     Some(NativeCode::load(&code, &OsMemory::default()).expect("executable memory"))
 }
 

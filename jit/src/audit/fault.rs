@@ -19,6 +19,8 @@ pub enum FaultKind {
     MisalignedEntry,
     /// An entry does not start with `endbr64`.
     MissingEndbr,
+    /// Code of a target that there is no auditor for.
+    UnknownTarget,
     /// Bytes that are no instruction.
     Undecodable,
     /// Execution can leave the function at its end.

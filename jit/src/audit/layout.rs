@@ -3,6 +3,7 @@
 //! The facts about columns were checked by the verifier against the program's tables; they hold for what the code reads
 //! because tables in the pool are compared byte by byte here, and so are those that go into the region.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use pktjit_ir::program::{TABLE_ALIGN, Table};
@@ -49,6 +50,11 @@ impl<'a> Layout<'a> {
         }
         if code.pool_offset > code.bytes.len() {
             fault(code.pool_offset, "the pool starts behind its end".into());
+        }
+        for constants in &code.constants {
+            if constants.start > constants.end || constants.end > code.pool_offset {
+                fault(constants.start, "constants outside of the code".into());
+            }
         }
         if code.tables.len() != program.tables.len() {
             fault(
@@ -202,8 +208,18 @@ impl<'a> Layout<'a> {
             }
             Base::Stack => Err("the stack is no part of the code".into()),
             Base::Code => {
-                let (start, end) = (self.code.pool_offset, self.code.bytes.len());
-                within(pointer, access.bytes, start as u64, end as u64)?;
+                let pool = self.code.pool_offset..self.code.bytes.len();
+                let inside = |range: &Range<usize>| {
+                    within(pointer, access.bytes, range.start as u64, range.end as u64)
+                };
+                if !self
+                    .code
+                    .constants
+                    .iter()
+                    .any(|range| inside(range).is_ok())
+                {
+                    inside(&pool)?;
+                }
                 counts.pool += 1;
                 Ok(self.constant(pointer, access.bytes).unwrap_or(any))
             }

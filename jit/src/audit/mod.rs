@@ -44,7 +44,7 @@ use fault::Faults;
 use layout::Layout;
 
 use crate::code::CompiledCode;
-use crate::target::Isa;
+use crate::target::{Isa, Target};
 
 /// What code may do beside computing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -127,6 +127,12 @@ impl fmt::Display for AuditReport {
     }
 }
 
+/// Whether there is an auditor of code for `target`.
+#[must_use]
+pub fn has_auditor(target: &Target) -> bool {
+    target.isa == Isa::X86_64
+}
+
 /// Proves everything at the top of this module of code that was compiled from `program`.
 ///
 /// # Errors
@@ -148,7 +154,10 @@ pub fn audit(
     let mut report = AuditReport::default();
     match code.target.isa {
         Isa::X86_64 => x64::audit(layout, profile, &mut report, &mut faults),
-        Isa::AArch64 => {}
+        Isa::AArch64 | Isa::Riscv64 | Isa::S390x => {
+            let detail = format!("there is no auditor of code for {}", code.target);
+            faults.push(FaultKind::UnknownTarget, None, 0, detail);
+        }
     }
     faults.into_result()?;
     Ok(report)

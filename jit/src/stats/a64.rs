@@ -5,23 +5,20 @@ use yaxpeax_arm::armv8::a64::{ARMv8, Instruction, Opcode, Operand};
 
 use super::{Counted, Loop};
 
-/// The instructions of a function up to its return.
-pub(super) fn counted(function: &[u8]) -> Vec<Counted> {
+/// The instructions at these offsets.
+pub(super) fn counted(bytes: &[u8], offsets: impl Iterator<Item = usize>) -> Vec<Counted> {
     let decoder = <ARMv8 as Arch>::Decoder::default();
     let mut counted = Vec::new();
     let mut before: Option<Instruction> = None;
-    for (at, word) in (0..).step_by(4).zip(function.chunks_exact(4)) {
-        let Ok(instruction) = decoder.decode(&mut U8Reader::new(word)) else {
-            break;
+    for at in offsets {
+        let Ok(instruction) = decoder.decode(&mut U8Reader::new(&bytes[at..])) else {
+            continue;
         };
         counted.push(Counted {
-            at,
+            at: at as u64,
             reads_memory: reads_memory(instruction.opcode),
-            ends_loop: before.and_then(|before| ended_loop(&before, &instruction, at)),
+            ends_loop: before.and_then(|before| ended_loop(&before, &instruction, at as u64)),
         });
-        if instruction.opcode == Opcode::RET {
-            break;
-        }
         before = Some(instruction);
     }
     counted

@@ -1,25 +1,28 @@
 //! Counts x86-64 instructions.
 
 use iced_x86::{
-    Decoder, DecoderOptions, FlowControl, Instruction, InstructionInfoFactory, OpAccess, OpKind,
+    Decoder, DecoderOptions, FlowControl, Instruction, InstructionInfoFactory, Mnemonic, OpAccess,
+    OpKind,
 };
 
 use super::{Counted, Loop};
 
-/// The instructions of a function up to its return.
-pub(super) fn counted(function: &[u8]) -> Vec<Counted> {
+/// The instructions at these offsets. Padding is not among them.
+pub(super) fn counted(bytes: &[u8], offsets: impl Iterator<Item = usize>) -> Vec<Counted> {
     let mut infos = InstructionInfoFactory::new();
     let mut counted = Vec::new();
     let mut before = Instruction::default();
-    for instruction in &mut Decoder::with_ip(64, function, 0, DecoderOptions::NONE) {
+    for at in offsets {
+        let instruction =
+            Decoder::with_ip(64, &bytes[at..], at as u64, DecoderOptions::NONE).decode();
+        if instruction.mnemonic() == Mnemonic::Nop {
+            continue;
+        }
         counted.push(Counted {
             at: instruction.ip(),
             reads_memory: reads_memory(&instruction, &mut infos),
             ends_loop: ended_loop(&before, &instruction),
         });
-        if instruction.flow_control() == FlowControl::Return {
-            break;
-        }
         before = instruction;
     }
     counted

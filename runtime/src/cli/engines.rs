@@ -55,11 +55,6 @@ impl Engines {
                     .map_or_else(|| about(kind).into(), |error| error.to_string()),
             });
         }
-        engines.extend(EngineKind::NOT_BUILT.map(|engine| Engine {
-            engine,
-            works: false,
-            why: "not built yet".into(),
-        }));
         let cpu = Cpu::host();
         let report = Report {
             auto: Classifier::compile(&rules)?.engine().name(),
@@ -84,6 +79,7 @@ fn about(kind: EngineKind) -> &'static str {
         EngineKind::Avx512 => "machine code with 512-bit vectors and mask registers",
         EngineKind::Avx2 => "machine code with 256-bit vectors",
         EngineKind::Neon => "machine code with 128-bit vectors",
+        EngineKind::Cranelift => "machine code that Cranelift makes, with 128-bit vectors",
         EngineKind::Interp => "interpreter of the same program, on any machine",
         EngineKind::Linear => "one rule after the other, on any machine",
     }
@@ -95,6 +91,9 @@ fn features(cpu: &Cpu) -> Vec<&'static str> {
         (cpu.avx512_target().is_ok(), "avx512"),
         (cpu.avx2.is_ok(), "avx2"),
         (cpu.neon.is_ok(), "neon"),
+        (features.avx, "avx"),
+        (features.sse41, "sse4.1"),
+        (features.ssse3, "ssse3"),
         (features.bmi1, "bmi1"),
         (features.bmi2, "bmi2"),
         (features.movbe, "movbe"),

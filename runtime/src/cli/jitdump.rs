@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use clap::{Parser, ValueEnum};
 use pktjit_ir::plan::{self, Choice, Decision, Estimate, Options, Plan};
 use pktjit_jit::audit::{AuditReport, audit};
-use pktjit_jit::{CompiledCode, Isa, LookupStats, Target, compile, lookup_stats};
+use pktjit_jit::{CompiledCode, Generator, Isa, LookupStats, Target, compile, lookup_stats};
 use serde::Serialize;
 
 use super::{Compiler, Format, Json, Output, Rules, asm, named, tables};
@@ -31,7 +31,9 @@ pub(super) struct Jitdump {
     #[command(flatten)]
     rules: Rules,
 
-    /// Machine that the code is for: x86_64-avx2 (the default) or x86_64-avx512 (that of engine avx512)
+    /// Machine that the code is for: x86_64-avx2 (the default), x86_64-avx512 (that of engine avx512), or for Cranelift's code
+    /// one of x86_64-unknown-linux-gnu (that of engine cranelift), aarch64-unknown-linux-gnu, riscv64gc-unknown-linux-gnu and
+    /// s390x-unknown-linux-gnu
     #[arg(long, value_name = "TARGET")]
     target: Option<String>,
 
@@ -102,14 +104,18 @@ impl Jitdump {
         let engine = named(self.compiler.engine.as_deref())?;
         let target = match &self.target {
             Some(name) => target(name)?,
-            None if engine == Some(EngineKind::Avx512) => Target::x86_64_avx512(),
-            None if engine == Some(EngineKind::Neon) => Target::aarch64_neon(),
-            None => Target::x86_64_avx2(),
+            None => match engine {
+                Some(EngineKind::Avx512) => Target::x86_64_avx512(),
+                Some(EngineKind::Neon) => Target::aarch64_neon(),
+                Some(EngineKind::Cranelift) => Target::cranelift(Isa::X86_64),
+                _ => Target::x86_64_avx2(),
+            },
         };
-        let of_target = match target.isa {
-            Isa::AArch64 => EngineKind::Neon,
-            _ if target.features.avx512 => EngineKind::Avx512,
-            _ => EngineKind::Avx2,
+        let of_target = match (target.generator, target.isa) {
+            (Generator::Cranelift, _) => EngineKind::Cranelift,
+            (Generator::Own, Isa::AArch64) => EngineKind::Neon,
+            (Generator::Own, _) if target.features.avx512 => EngineKind::Avx512,
+            (Generator::Own, _) => EngineKind::Avx2,
         };
         let engine = engine.unwrap_or(of_target);
         let options = Options {
@@ -185,18 +191,18 @@ fn target(name: &str) -> Result<Target, String> {
         Target::x86_64_avx2(),
         Target::x86_64_avx512(),
         Target::aarch64_neon(),
+        Target::cranelift(Isa::X86_64),
+        Target::cranelift(Isa::AArch64),
+        Target::cranelift(Isa::Riscv64),
+        Target::cranelift(Isa::S390x),
     ];
-    if let Some(known) = all.into_iter().find(|known| known.to_string() == name) {
-        return Ok(known);
-    }
-    let known = all.map(|known| known.to_string()).join(", ");
-    // Triples come with Cranelift.
-    let is_planned = name.split('-').count() >= 3;
-    Err(if is_planned {
-        format!("target `{name}` is not built yet; there are {known}")
-    } else {
-        format!("there is no target `{name}`; there are {known}")
-    })
+    let mut known = all.into_iter();
+    known
+        .find(|known| known.to_string() == name)
+        .ok_or_else(|| {
+            let known = all.map(|known| known.to_string()).join(", ");
+            format!("there is no target `{name}`; there are {known}")
+        })
 }
 
 /// A rule set on its way to code.
@@ -244,7 +250,11 @@ impl<'a> Dump<'a> {
         let code = || self.code.ok_or("there is no code");
         Ok(match section {
             Section::Plan => Stage::Plan(PlanView::new(self.plan.decision())),
-            Section::Ir => Stage::Ir(without_long_tables(&verified.to_string(), self.rows)),
+            Section::Ir => Stage::Text(without_long_tables(&verified.to_string(), self.rows)),
+            #[cfg(feature = "cranelift")]
+            Section::Asm if code()?.target().isa != Isa::X86_64 => {
+                Stage::Text(pktjit_jit::cranelift_text(verified, code()?.target())?)
+            }
             Section::Asm => Stage::Asm(asm::functions(code()?, program)),
             Section::Tables => Stage::Tables(tables::data(
                 program, self.code, self.set, self.rules, self.rows,
@@ -253,7 +263,12 @@ impl<'a> Dump<'a> {
                 let code = code()?;
                 Stage::Audit(AuditView::new(audit(code, verified, code.profile())?))
             }
-            Section::Stats => Stage::Stats(StatsView::new(code()?, self.plan)),
+            Section::Stats => {
+                let code = code()?;
+                let stats = lookup_stats(code, verified)
+                    .ok_or_else(|| format!("nothing is counted of code for {}", code.target()))?;
+                Stage::Stats(StatsView::new(code, stats, self.plan))
+            }
         })
     }
 }
@@ -285,7 +300,7 @@ fn without_long_tables(program: &str, rows: usize) -> String {
 #[serde(untagged)]
 enum Stage<'a> {
     Plan(PlanView),
-    Ir(String),
+    Text(String),
     Asm(Vec<asm::Function>),
     Tables(tables::Data<'a>),
     Audit(AuditView),
@@ -296,7 +311,7 @@ impl fmt::Display for Stage<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Plan(plan) => f.write_str(&plan.text),
-            Self::Ir(ir) => f.write_str(ir),
+            Self::Text(text) => f.write_str(text),
             Self::Asm(functions) => {
                 functions
                     .iter()
@@ -426,12 +441,12 @@ struct StatsView {
 }
 
 impl StatsView {
-    fn new(code: &CompiledCode, plan: &Plan) -> Self {
+    fn new(code: &CompiledCode, stats: LookupStats, plan: &Plan) -> Self {
         let LookupStats {
             instructions,
             loads,
             dependent_load_depth,
-        } = lookup_stats(code, plan.program());
+        } = stats;
         let tables = &plan.program().program().tables;
         Self {
             structure: plan.structure().name(),

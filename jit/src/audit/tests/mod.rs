@@ -307,6 +307,7 @@ fn compiled(functions: [Result<Vec<u8>, IcedError>; 3]) -> CompiledCode {
         target: Target::x86_64_avx2(),
         bytes,
         pool_offset: POOL,
+        constants: Vec::new(),
         entries: Entries {
             lookup: 0,
             lookup_batch: SLOT,

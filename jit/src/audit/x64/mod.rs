@@ -12,6 +12,8 @@ mod stack;
 mod state;
 mod transfer;
 
+use std::ops::Range;
+
 use iced_x86::Register;
 
 use super::fault::{FaultKind, Faults};
@@ -21,6 +23,9 @@ use super::value::{Base, CURRENT_KEY, Value};
 use super::{AuditReport, Profile};
 use stack::Frame;
 use state::State;
+
+/// `int3`: what fills gaps between entries stops whoever runs into it.
+const INT3: u8 = 0xcc;
 
 /// Audits the three entries, each up to where the next one starts.
 pub(super) fn audit(
@@ -46,6 +51,7 @@ pub(super) fn audit(
     for i in 0..functions.len() {
         let (name, start, ref arguments) = functions[i];
         let end = functions.get(i + 1).map_or(code.pool_offset, |next| next.1);
+        let end = instructions_end(layout, name, start..end, faults);
         let range = start..end.min(code.pool_offset);
         if let Some(function) = function::decode(layout, name, range, profile, report, faults) {
             relocated += function
@@ -70,6 +76,25 @@ pub(super) fn audit(
         );
         faults.push(FaultKind::Placement, None, 0, detail);
     }
+}
+
+/// Where the instructions of an entry end: where its constants start, or where `range` ends. Only padding follows constants.
+fn instructions_end(
+    layout: Layout<'_>,
+    name: &'static str,
+    range: Range<usize>,
+    faults: &mut Faults,
+) -> usize {
+    let mut constants = layout.code.constants.iter();
+    let Some(constants) = constants.find(|constants| range.contains(&constants.start)) else {
+        return range.end;
+    };
+    let padding = layout.code.bytes.get(constants.end..range.end);
+    if !padding.is_some_and(|bytes| bytes.iter().all(|&byte| byte == INT3)) {
+        let detail = "not padding, behind the constants of an entry".into();
+        faults.push(FaultKind::Unreachable, Some(name), constants.end, detail);
+    }
+    constants.start
 }
 
 /// What is known where the entries start: `lookup(key)`, `lookup_batch(keys, stride, n, out)`,

@@ -108,7 +108,11 @@ fn has(feature: CpuidFeature, features: Features) -> bool {
     match feature {
         F::INTEL8086 | F::INTEL186 | F::INTEL286 | F::INTEL386 | F::INTEL486 | F::X64 => true,
         F::CMOV | F::MULTIBYTENOP | F::CET_IBT => true,
-        F::SSE | F::SSE2 | F::SSE3 | F::SSSE3 | F::SSE4_1 | F::SSE4_2 | F::AVX | F::AVX2 => true,
+        F::SSE | F::SSE2 => true,
+        F::SSE3 | F::SSSE3 => features.ssse3,
+        F::SSE4_1 => features.sse41,
+        F::AVX => features.avx,
+        F::AVX2 => features.avx2,
         F::BMI1 => features.bmi1,
         F::BMI2 => features.bmi2,
         F::MOVBE => features.movbe,

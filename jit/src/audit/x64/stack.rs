@@ -71,8 +71,9 @@ pub(super) enum Stack {
 pub(super) struct Frame {
     /// Registers that were pushed, first to last.
     saved: Vec<usize>,
-    /// Where in the scratch registers still have their initial values: Cranelift's prologue stores them there.
-    stored: Vec<(u64, usize)>,
+    /// Where in the scratch registers were stored, and what they held: Cranelift stores those of the caller there, and what it
+    /// has no register for.
+    stored: Vec<(u64, Value)>,
     /// The lowest byte that was touched for certain.
     touched: u64,
     /// Bytes that may be allocated.
@@ -124,6 +125,19 @@ impl Frame {
             return Err(doubt("not the register that was saved last"));
         }
         Ok(address(self.saves()))
+    }
+
+    fn stored_in_both(
+        &self,
+        other: &Self,
+        combine: fn(Value, Value) -> Value,
+    ) -> Vec<(u64, Value)> {
+        let in_other = |at| other.stored.iter().find(|&&(slot, _)| slot == at);
+        let both = self.stored.iter().filter_map(|&(at, value)| {
+            let &(_, other) = in_other(at)?;
+            Some((at, combine(value, other)))
+        });
+        both.filter(|&(_, value)| value != Value::ANY).collect()
     }
 
     /// Whether rsp may be moved there.
@@ -188,40 +202,43 @@ impl Frame {
         if is_certain {
             self.touched = self.touched.min(pointer.offset.max());
         }
+        let at = pointer.offset.as_constant();
+        let mut stored = self.stored.iter();
+        let loaded = match stored.find(|&&(slot, _)| Some(slot) == at) {
+            Some(&(_, value)) if access.bytes == SLOT => value,
+            _ => Value::Number(Number::of_bits(8 * access.bytes.min(8) as u32)),
+        };
         if access.is_write {
             let (first, past) = (pointer.offset.min(), pointer.offset.max() + access.bytes);
             self.stored
                 .retain(|&(slot, _)| slot + SLOT <= first || slot >= past);
         }
-        let at = pointer.offset.as_constant();
-        let stored = self.stored.iter().find(|&&(slot, _)| Some(slot) == at);
-        match (instruction.code(), at, source, stored) {
-            (Code::Mov_rm64_r64, Some(at), Value::Initial { register }, _) => {
-                self.stored.push((at, register));
-            }
-            (Code::Mov_r64_rm64, _, _, Some(&(_, register))) => {
-                return Ok(Value::Initial { register });
-            }
-            _ => {}
+        if let (Code::Mov_rm64_r64, Some(at)) = (instruction.code(), at)
+            && source != Value::ANY
+        {
+            self.stored.push((at, source));
         }
-        let bits = 8 * access.bytes.min(8) as u32;
-        Ok(Value::Number(Number::of_bits(bits)))
+        Ok(loaded)
     }
 }
 
 impl Stack {
-    /// What is known whether this is or the other.
-    pub(super) fn join(&self, other: &Self) -> Self {
+    /// The same stack, told relative to the element that many after the current one.
+    pub(super) fn later_element(&mut self, elements: u64) {
+        if let Self::Frame(frame) = self {
+            for (_, value) in &mut frame.stored {
+                *value = value.later_element(elements);
+            }
+        }
+    }
+
+    /// What is known whether this is or the other; `combine` does so for values.
+    pub(super) fn join(&self, other: &Self, combine: fn(Value, Value) -> Value) -> Self {
         match (self, other) {
             (Self::Unused, Self::Unused) => Self::Unused,
             (Self::Frame(a), Self::Frame(b)) if a.saved == b.saved => Self::Frame(Frame {
                 saved: a.saved.clone(),
-                stored: a
-                    .stored
-                    .iter()
-                    .copied()
-                    .filter(|slot| b.stored.contains(slot))
-                    .collect(),
+                stored: a.stored_in_both(b, combine),
                 touched: a.touched.max(b.touched),
                 room: a.room,
             }),

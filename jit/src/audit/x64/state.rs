@@ -141,7 +141,7 @@ impl State {
                 elements => elements.min(self.elements),
             },
             has_upper_halves: self.has_upper_halves || other.has_upper_halves,
-            stack: self.stack.join(&other.stack),
+            stack: self.stack.join(&other.stack, combine),
         }
     }
 
@@ -219,6 +219,7 @@ impl State {
     /// Makes the element that many after the current one the current one; so many exist.
     pub(super) fn later_element(&mut self, elements: u64) {
         self.values = self.values.map(|value| value.later_element(elements));
+        self.stack.later_element(elements);
         self.elements -= elements;
     }
 }
