@@ -62,7 +62,7 @@ pub fn run(row: &Row, settings: &Settings, done: Done<'_>) -> Result<(), Box<dyn
         suite: settings.suite,
         row: row.name,
         rules: row.rules,
-        traffic,
+        traffic: traffic.name(),
         mode: Mode::Single,
     };
     for ((make, threads, _), estimate) in ways.iter().zip(estimates(&samples)) {
