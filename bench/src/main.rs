@@ -138,7 +138,7 @@ fn run(suite: &Suite) -> Result<(), Box<dyn Error>> {
             run,
         ),
         Suite::Build(run) => ("build", build::run, rows::build(), run),
-        Suite::Scaling(run) => ("scaling", scaling::run, kernel, run),
+        Suite::Scaling(run) => ("scaling", scaling::run, rows::scaling(), run),
         Suite::Floor(run) => ("floor", floor, kernel, run),
         #[cfg(target_arch = "x86_64")]
         Suite::Dispatch(run) => ("dispatch", dispatch::run, vec![dispatch::ROW], run),

@@ -135,6 +135,13 @@ pub fn build() -> Vec<Row> {
     rows
 }
 
+/// The kernel's rows, and lists of several sizes.
+#[must_use]
+pub fn scaling() -> Vec<Row> {
+    let lists = CLASSBENCH.iter().filter(|row| row.rules <= 100_000);
+    ROWS.iter().chain(lists).copied().collect()
+}
+
 /// Each row in each of the sizes that it allows.
 fn in_sizes(rows: &[Row], sizes: &[u32]) -> Vec<Row> {
     let sized = |row: &Row| {
@@ -182,6 +189,12 @@ impl Row {
             fields: &self.fields[..1],
             ..self
         }
+    }
+
+    /// Whether it is a prioritised list of [`CLASSBENCH`].
+    #[must_use]
+    pub fn is_list(&self) -> bool {
+        matches!(self.elements, Elements::Lists(_))
     }
 
     /// Those of `rows` that `NAME` or `NAME:RULES` means; with a number, any size that the elements of the row allow.
