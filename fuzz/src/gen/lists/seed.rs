@@ -272,7 +272,7 @@ impl Seed {
             Distance {
                 what: "branching",
                 distance: levels(|level| level.branching),
-                limit: 0.25,
+                limit: 0.3,
             },
             Distance {
                 what: "skew",
