@@ -88,7 +88,7 @@ pub fn run(row: &Row, settings: &Settings, done: Done<'_>) -> Result<(), Box<dyn
         suite: settings.suite,
         row: row.name,
         rules: row.rules,
-        traffic: Traffic::Hits,
+        traffic: Traffic::Hits.name(),
         mode: Mode::Single,
     };
     for ((what, contender), estimate) in timed.iter().zip(estimates(&samples)) {

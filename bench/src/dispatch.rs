@@ -116,7 +116,7 @@ pub fn run(row: &Row, settings: &Settings, done: Done<'_>) -> Result<(), Box<dyn
             suite: settings.suite,
             row: row.name,
             rules: row.rules,
-            traffic: Traffic::Hits,
+            traffic: Traffic::Hits.name(),
             mode,
         };
         take_turns(&mut contenders, &place, |_| &keys, settings.effort, done);

@@ -5,10 +5,11 @@
 //! ```
 //!
 //! [`workload`] makes rules and traffic, [`peer`] holds what pktjit is compared with, [`measure`] times ways to do the same
-//! in turns, [`suite`] and [`build`] put them together, and [`report`] prints what came out.
+//! in turns, [`suite`], [`classbench`] and [`build`] put them together, and [`report`] prints what came out.
 
 pub mod build;
 pub mod calibrate;
+pub mod classbench;
 #[cfg(target_arch = "x86_64")]
 pub mod dispatch;
 pub mod floor;

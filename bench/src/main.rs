@@ -1,6 +1,7 @@
 //! The command line of the benchmarks.
 
 use std::error::Error;
+use std::fmt::Display;
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::PathBuf;
@@ -16,7 +17,7 @@ use pktjit_bench::measure::Effort;
 use pktjit_bench::record::Record;
 use pktjit_bench::suite::{Done, Settings, floor, lookups};
 use pktjit_bench::workload::{KEYS, ROWS, Row, rows};
-use pktjit_bench::{build, calibrate, plot, report, scaling};
+use pktjit_bench::{build, calibrate, classbench, plot, report, scaling};
 
 /// Measures pktjit and its peers in turns, and checks every answer
 #[derive(Parser)]
@@ -38,6 +39,17 @@ enum Suite {
     Hash(Run),
     /// Random elements with IPv6 addresses, beside the same ones with IPv4 addresses
     Shapes(Run),
+    /// Prioritised lists: those of ClassBench, where ../shared/data/classbench has them, and generated ones
+    Classbench {
+        #[command(flatten)]
+        run: Run,
+        /// Prints how far generated lists are from the given ones instead
+        #[arg(long)]
+        statistics: bool,
+        /// Prints what the generator knows of a given set instead
+        #[arg(long, value_name = "SET", conflicts_with = "statistics")]
+        learn: Option<String>,
+    },
     /// How long it takes to compile
     Build(Run),
     /// One thread and two, beside a loop that only computes
@@ -113,8 +125,20 @@ fn run(suite: &Suite) -> Result<(), Box<dyn Error>> {
         Suite::Single(run) => ("single", lookups, rows::single(), run),
         Suite::Hash(run) => ("hash", lookups, rows::hash(), run),
         Suite::Shapes(run) => ("shapes", lookups, rows::shapes(), run),
+        Suite::Classbench {
+            statistics: true, ..
+        } => return print(&classbench::statistics()?),
+        Suite::Classbench {
+            learn: Some(set), ..
+        } => return print(&classbench::learn(set)?),
+        Suite::Classbench { run, .. } => (
+            "classbench",
+            classbench::run,
+            rows::CLASSBENCH.to_vec(),
+            run,
+        ),
         Suite::Build(run) => ("build", build::run, rows::build(), run),
-        Suite::Scaling(run) => ("scaling", scaling::run, kernel, run),
+        Suite::Scaling(run) => ("scaling", scaling::run, rows::scaling(), run),
         Suite::Floor(run) => ("floor", floor, kernel, run),
         #[cfg(target_arch = "x86_64")]
         Suite::Dispatch(run) => ("dispatch", dispatch::run, vec![dispatch::ROW], run),
@@ -171,13 +195,16 @@ fn calibrate(quick: bool, json: Option<&PathBuf>) -> Result<(), Box<dyn Error>> 
     Ok(())
 }
 
+fn print(text: &impl Display) -> Result<(), Box<dyn Error>> {
+    Ok(write!(io::stdout(), "{text}")?)
+}
+
 fn print_report(files: &[PathBuf]) -> Result<(), Box<dyn Error>> {
     let read = |path: &PathBuf| {
         report::Run::read(path).map_err(|error| format!("{}: {error}", path.display()))
     };
     let runs: Result<Vec<_>, _> = files.iter().map(read).collect();
-    write!(io::stdout(), "{}", report::page(&runs?))?;
-    Ok(())
+    print(&report::page(&runs?))
 }
 
 impl Run {

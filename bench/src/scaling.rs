@@ -9,9 +9,12 @@ use std::sync::Barrier;
 use std::thread;
 use std::time::Instant;
 
+use pktjit::RuleSet;
+
 use crate::measure::{Loop, Mode, count, estimates};
 use crate::peer::{Peer, Pipapo, RawCall, SafeCall};
 use crate::suite::{Contender, Done, Place, Settings, compile_all};
+use crate::workload::lists::{self, List};
 use crate::workload::{Keys, Row, Set, Traffic};
 
 const THREADS: [usize; 2] = [1, 2];
@@ -24,8 +27,51 @@ type Make<'a> = Box<dyn Fn() -> Contender<'a> + Sync + 'a>;
 /// # Errors
 /// A wrong answer, or an engine or a structure that cannot serve.
 pub fn run(row: &Row, settings: &Settings, done: Done<'_>) -> Result<(), Box<dyn Error>> {
+    if row.is_list() {
+        let Some(mut list) = List::new(row)? else {
+            return Ok(());
+        };
+        let traffic = lists::Traffic::Uniform;
+        let keys = list.send(traffic, settings.keys).unwrap_or_default();
+        list.check(&keys)?;
+        return measure(
+            row,
+            &list.rules,
+            traffic.name(),
+            &keys,
+            None,
+            settings,
+            done,
+        );
+    }
     let set = Set::new(row)?;
-    let compiled = compile_all(&set.rules, settings)?;
+    let keys = set.send(Traffic::Hits, settings.keys).ranges;
+    set.check(&keys)?;
+    let scalar = Pipapo::new(&set.rules);
+    let pipapo = scalar.avx2().unwrap_or(scalar);
+    let traffic = Traffic::Hits.name();
+    measure(
+        row,
+        &set.rules,
+        traffic,
+        &keys,
+        Some(pipapo),
+        settings,
+        done,
+    )
+}
+
+/// Measures pktjit, a loop that only computes, and `pipapo` between them.
+fn measure(
+    row: &Row,
+    rules: &RuleSet,
+    traffic: &'static str,
+    keys: &Keys,
+    pipapo: Option<Pipapo>,
+    settings: &Settings,
+    done: Done<'_>,
+) -> Result<(), Box<dyn Error>> {
+    let compiled = compile_all(rules, settings)?;
     let mut makes: Vec<Make<'_>> = Vec::new();
     for compiled in &compiled {
         makes.push(Box::new(move || match RawCall::new(&compiled.classifier) {
@@ -33,20 +79,17 @@ pub fn run(row: &Row, settings: &Settings, done: Done<'_>) -> Result<(), Box<dyn
             None => Contender::compiled(compiled, SafeCall(&compiled.classifier)),
         }));
     }
-    let scalar = Pipapo::new(&set.rules);
-    let pipapo = scalar.avx2().unwrap_or(scalar);
-    makes.push(Box::new(move || Contender::build(|| pipapo.clone())));
+    if let Some(pipapo) = pipapo {
+        makes.push(Box::new(move || Contender::build(|| pipapo.clone())));
+    }
     makes.push(Box::new(|| Contender::build(|| Spin(1))));
 
-    let traffic = Traffic::Hits;
-    let keys = set.send(traffic, settings.keys).ranges;
-    set.check(&keys)?;
     let mut ways = Vec::new();
     for make in &makes {
         let mut contender = make();
-        contender.check(&keys)?;
+        contender.check(keys)?;
         let lookups = count(
-            &mut contender.peer.timed_loop(Mode::Single, &keys),
+            &mut contender.peer.timed_loop(Mode::Single, keys),
             settings.effort,
         );
         // Much longer than it takes to start a thread.
@@ -55,7 +98,7 @@ pub fn run(row: &Row, settings: &Settings, done: Done<'_>) -> Result<(), Box<dyn
     let mut samples = vec![Vec::new(); ways.len()];
     for _ in 0..settings.effort.rounds {
         for ((make, threads, lookups), samples) in ways.iter().zip(&mut samples) {
-            samples.push(time(make, *threads, *lookups, &keys));
+            samples.push(time(make, *threads, *lookups, keys));
         }
     }
     let place = Place {

@@ -49,11 +49,16 @@ impl<'a> Contender<'a> {
     /// A peer, made by `build`, whose time is taken.
     pub fn build<P: Peer + 'a>(build: impl FnOnce() -> P) -> Self {
         let start = Instant::now();
-        let peer = Box::new(build());
+        let peer = build();
+        Self::built(peer, milliseconds(start))
+    }
+
+    /// A peer that was built before, in so many milliseconds.
+    pub fn built(peer: impl Peer + 'a, build_ms: f64) -> Self {
         Self {
-            peer,
+            peer: Box::new(peer),
             compiled: None,
-            build_ms: milliseconds(start),
+            build_ms,
         }
     }
 
@@ -110,7 +115,7 @@ impl<'a> Contender<'a> {
             suite: place.suite.into(),
             row: place.row.into(),
             rules: place.rules,
-            traffic: place.traffic.name().into(),
+            traffic: place.traffic.into(),
             what: self.peer.name().into(),
             requested: self.compiled.map(|compiled| compiled.requested.into()),
             engine: classifier.map(|classifier| classifier.engine().to_string()),
@@ -133,8 +138,8 @@ pub struct Place {
     pub row: &'static str,
     /// The nominal number of rules.
     pub rules: u32,
-    /// The traffic.
-    pub traffic: Traffic,
+    /// The name of the traffic.
+    pub traffic: &'static str,
     /// The mode.
     pub mode: Mode,
 }
@@ -308,7 +313,7 @@ pub fn run_row(
                 suite: settings.suite,
                 row: row.name,
                 rules: row.rules,
-                traffic,
+                traffic: traffic.name(),
                 mode,
             };
             let keys = |peer: &dyn Timed| peer.keys(&sent);

@@ -5,8 +5,10 @@ use std::collections::HashSet;
 use pktjit_bench::measure::Effort;
 use pktjit_bench::record::Record;
 use pktjit_bench::suite::{Settings, calls, compile_all, floor, lookups, peers};
+use pktjit_bench::workload::lists::{self, List};
 use pktjit_bench::workload::{ROWS, Row, Set, Traffic, rows};
-use pktjit_bench::{build, dispatch, plot, report, scaling};
+use pktjit_bench::{build, classbench, dispatch, plot, report, scaling};
+use pktjit_fuzz::r#gen::lists::Seed;
 
 /// The fields of a result, in order, as scripts expect them.
 const FIELDS: [&str; 13] = [
@@ -137,6 +139,122 @@ fn every_row_of_ipv6_has_one_of_ipv4_beside_it() {
     }
 }
 
+/// One small list of each kind that is made.
+fn small_lists() -> Vec<Row> {
+    let named = |name| Row::parse(name, &rows::CLASSBENCH).unwrap();
+    let names = [
+        "acl1_gen:300",
+        "fw1_gen:300",
+        "ipc1_gen:300",
+        "fw1_deep:10000",
+    ];
+    names.into_iter().flat_map(named).collect()
+}
+
+#[test]
+fn all_contenders_give_the_expected_rule_of_every_list_and_traffic() {
+    for row in small_lists() {
+        let mut list = List::new(&row).unwrap().unwrap();
+        assert_eq!(list.rules.len(), row.rules as usize, "{}", row.name);
+        let compiled = compile_all(&list.rules, &settings("classbench")).unwrap();
+        let mut contenders = calls(&compiled);
+        contenders.extend(classbench::peers(&list));
+        assert!(contenders.iter().any(|it| it.peer.name() == "tss"));
+        for traffic in lists::Traffic::ALL {
+            let Some(keys) = list.send(traffic, 512) else {
+                assert_eq!(traffic, lists::Traffic::Trace);
+                continue;
+            };
+            assert_eq!(list.check(&keys).unwrap(), keys.len());
+            for contender in &mut contenders {
+                contender
+                    .check(&keys)
+                    .unwrap_or_else(|error| panic!("{} {traffic:?}: {error}", row.name));
+            }
+        }
+    }
+}
+
+#[test]
+fn the_traces_of_the_given_sets_agree_with_the_tuple_space_search() {
+    for row in rows::CLASSBENCH
+        .iter()
+        .filter(|row| row.name.ends_with("_1k"))
+    {
+        let Some(mut list) = List::new(row).unwrap() else {
+            eprintln!(
+                "{}: skipped: there is no ../shared/data/classbench",
+                row.name
+            );
+            continue;
+        };
+        let keys = list.send(lists::Traffic::Trace, 0).unwrap();
+        assert_eq!(keys.len(), 20_000);
+        let mut peers = classbench::peers(&list);
+        peers[0]
+            .check(&keys)
+            .unwrap_or_else(|error| panic!("{}: {error}", row.name));
+    }
+}
+
+#[test]
+fn cold_keys_enter_every_rule_before_one_has_its_second_turn() {
+    let mut list = List::new(&small_lists()[0]).unwrap().unwrap();
+    let layout = list.rules.layout().clone();
+    let keys = list.send(lists::Traffic::Cold, 10).unwrap();
+    assert_eq!(keys.len(), 300);
+    let inside = |rule: &pktjit_fuzz::r#gen::lists::Rule| {
+        let mut keys = keys.first(300).map(|key| layout.key(key).unwrap());
+        keys.any(|key| {
+            let mut fields = rule.iter().zip(layout.field_ids());
+            fields.all(|(&(lo, hi), field)| {
+                (u128::from(lo)..=u128::from(hi)).contains(&layout.read(key, field))
+            })
+        })
+    };
+    assert!(list.intervals.iter().all(inside));
+}
+
+#[test]
+fn a_wrong_expectation_of_a_list_fails_the_check() {
+    let mut list = List::new(&small_lists()[0]).unwrap().unwrap();
+    let mut keys = list.send(lists::Traffic::Uniform, 64).unwrap();
+    *keys.expected.last_mut().unwrap() ^= 1;
+    assert!(list.check(&keys).unwrap_err().contains("key 63"));
+}
+
+#[test]
+fn seeds_are_what_the_given_sets_teach() {
+    for (name, seed) in [
+        ("acl1_100k", Seed::acl1()),
+        ("fw1_100k", Seed::fw1()),
+        ("ipc1_100k", Seed::ipc1()),
+    ] {
+        match classbench::learn(name) {
+            Ok(learned) => assert!(learned.to_string() == seed.to_string(), "{name}"),
+            Err(error) => eprintln!("{name}: skipped: {error}"),
+        }
+    }
+}
+
+#[test]
+fn a_picture_of_lists_has_a_line_for_each_contender_and_kind() {
+    let mut records: Vec<Record> = Vec::new();
+    for rules in [50, 100] {
+        for row in &small_lists()[..2] {
+            let row = row.with_rules(rules);
+            classbench::run(&row, &settings("classbench"), &mut |it| records.push(it)).unwrap();
+        }
+    }
+    let picture = std::env::temp_dir().join(format!("pktjit-lists-{}.svg", std::process::id()));
+    plot::draw(&records, &picture).unwrap();
+    let drawn = std::fs::read_to_string(&picture).unwrap();
+    std::fs::remove_file(&picture).unwrap();
+    for part in ["acl1: ns a lookup", "fw1: ns a lookup", "tss", "<polyline"] {
+        assert!(drawn.contains(part), "{part}");
+    }
+}
+
 #[test]
 fn a_wrong_expectation_fails_the_check() {
     let set = Set::new(&small(&ROWS[0])).unwrap();
@@ -174,6 +292,8 @@ fn rows_are_parsed_with_and_without_a_size() {
     for wrong in ["nope", "net_port:0", "net_port:x", "port_proto:40000"] {
         assert!(Row::parse(wrong, &ROWS).is_err(), "{wrong}");
     }
+    assert!(Row::parse("acl1_1k:1000", &rows::CLASSBENCH).is_ok());
+    assert!(Row::parse("acl1_1k:999", &rows::CLASSBENCH).is_err());
 }
 
 #[test]
@@ -198,6 +318,11 @@ fn results_have_exactly_the_fixed_fields_in_every_suite() {
         records.push(record)
     })
     .unwrap();
+    let picture_of_bars = records.clone();
+    classbench::run(&small_lists()[0], &settings("classbench"), &mut |it| {
+        records.push(it)
+    })
+    .unwrap();
     for record in &records {
         let line = serde_json::to_string(record).unwrap();
         let places: Vec<usize> = FIELDS
@@ -216,6 +341,7 @@ fn results_have_exactly_the_fixed_fields_in_every_suite() {
         "bisect",
         "hash",
         "pipapo-scalar",
+        "tss",
         "floor",
         "spin-2",
         "retpoline",
@@ -228,12 +354,20 @@ fn results_have_exactly_the_fixed_fields_in_every_suite() {
         records: records.clone(),
     }]);
     for suite in [
-        "selftest", "single", "hash", "shapes", "build", "floor", "scaling", "dispatch",
+        "selftest",
+        "single",
+        "hash",
+        "shapes",
+        "build",
+        "classbench",
+        "floor",
+        "scaling",
+        "dispatch",
     ] {
         assert!(page.contains(&format!("\n## {suite}\n")), "{suite}");
     }
     let picture = std::env::temp_dir().join(format!("pktjit-bench-{}.svg", std::process::id()));
-    plot::draw(&records, &picture).unwrap();
+    plot::draw(&picture_of_bars, &picture).unwrap();
     let drawn = std::fs::read_to_string(&picture).unwrap();
     std::fs::remove_file(&picture).unwrap();
     assert!(drawn.contains("<svg") && drawn.contains("pipapo-scalar"));

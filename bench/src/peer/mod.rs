@@ -3,17 +3,23 @@
 //!
 //! A slow peer is a defect: each is as good as we could make it.
 
+#[cfg(feature = "dpdk")]
+mod acl;
 mod bisect;
 mod compiled;
 mod hash;
 mod pipapo;
 mod tree;
+mod tuple_space;
 
+#[cfg(feature = "dpdk")]
+pub use acl::{Acl, pages};
 pub use bisect::Bisect;
 pub use compiled::{RawCall, SafeCall};
 pub use hash::ExactHash;
 pub use pipapo::Pipapo;
 pub use tree::{FieldValue, FirstFieldTree};
+pub use tuple_space::TupleSpace;
 
 use crate::workload::{Keys, Sent};
 

@@ -1,9 +1,10 @@
 //! Results as tables that people read, in Markdown: the same on a terminal and in `docs/performance.md`.
 //!
 //! `tables` has the figures of a suite, `ratios` what they come to beside the peers, `fairness` the peers beside the
-//! kernel, `shapes` IPv6 beside IPv4. What was not measured by this crate is text: `*.md` in this folder.
+//! kernel, `shapes` IPv6 beside IPv4, `lists` what `classbench` comes to. What was not measured by this crate is text: `*.md` in this folder.
 
 mod fairness;
+mod lists;
 mod ratios;
 mod shapes;
 mod tables;
@@ -52,7 +53,11 @@ impl Run {
     /// The command that measured this, as far as the results tell.
     fn command(&self, suite: &str) -> String {
         let records: Vec<&Record> = self.records.iter().collect();
-        let mut command = format!("cargo run --release -p pktjit-bench -- {suite}");
+        let has_acl = records
+            .iter()
+            .any(|record| record.what.starts_with("rte_acl"));
+        let features = if has_acl { " --features dpdk" } else { "" };
+        let mut command = format!("cargo run --release -p pktjit-bench{features} -- {suite}");
         for structure in distinct(&records, |record| record.requested.as_deref()) {
             let _ = structure.map(|name| write!(command, " --structure {name}"));
         }
@@ -99,6 +104,9 @@ pub fn page(runs: &[Run]) -> String {
 pub fn summary(records: &[Record]) -> String {
     if records.iter().any(|record| record.suite == "build") {
         return String::new();
+    }
+    if records.iter().any(|record| record.suite == "classbench") {
+        return lists::table(records);
     }
     let parts = [ratios, fairness::table, shapes::table].map(|table| table(records));
     let parts = parts.into_iter().filter(|part| !part.is_empty());

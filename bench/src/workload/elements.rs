@@ -8,6 +8,7 @@ use pktjit::cli::random::Random;
 use pktjit::formats::RuleFile;
 use pktjit::{Field, KeyLayout, Match, Overlap, Rule, RuleSet};
 use pktjit_fuzz::r#gen::classbench;
+use pktjit_fuzz::r#gen::lists::Seed;
 
 use super::Interval;
 use super::rows::Row;
@@ -46,6 +47,19 @@ pub(crate) enum Elements {
     Mixed,
     /// A prioritised list.
     List(classbench::Kind),
+    /// A prioritised list of the suite `classbench`, which [`lists`](super::lists) reads or makes.
+    Lists(Lists),
+}
+
+/// Where the rules of a list come from.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Lists {
+    /// ClassBench itself: the given set that has the name of the row.
+    Given,
+    /// Made to look like a given set.
+    Like(fn() -> Seed),
+    /// Made like a firewall's, with many rules over a few points.
+    Deep,
 }
 
 /// The rules of a row, for keys as nft lays them out, and values of the first field from which keys that miss are drawn.
@@ -68,6 +82,9 @@ pub(super) fn rules(row: &Row) -> Result<(RuleSet, Interval), Box<dyn Error>> {
             (distinct(count, element), None)
         }
         Elements::List(kind) => return list(kind, row.rules),
+        Elements::Lists(_) => {
+            return Err(format!("{} is a row of `classbench` alone", row.name).into());
+        }
     };
     let fields = row.fields.iter().map(|kind| kind.field());
     let layout = KeyLayout::nft_registers(fields)?;

@@ -1,9 +1,10 @@
 //! Elements, and the traffic that is sent through them.
 //!
-//! [`rows`] says which there are, `elements` how they are made. Which element a key hits is found here, by a search in sorted
+//! [`rows`] says which there are, `elements` how they are made, [`lists`] holds prioritised lists. Which element a key hits is found here, by a search in sorted
 //! elements or by asking each; [`Set::check`] has the linear scan confirm it.
 
 mod elements;
+pub mod lists;
 pub mod rows;
 
 use std::error::Error;

@@ -1,9 +1,10 @@
 //! The rows of all suites: their names, their fields, how their elements are made, and their sizes.
 
-use super::elements::Elements::{Counted, Exact, List, Mixed, Prefixes, Ranges};
+use super::elements::Elements::{self, Counted, Exact, List, Mixed, Prefixes, Ranges};
 use super::elements::Kind::{Mac, Net, Net6, Port, Proto};
-use super::elements::{Elements, Kind};
+use super::elements::{Kind, Lists};
 use pktjit_fuzz::r#gen::classbench;
+use pktjit_fuzz::r#gen::lists::Seed;
 
 /// One row of the measurements.
 #[derive(Clone, Copy, Debug)]
@@ -75,6 +76,30 @@ const LISTS: [Row; 3] = [
     Row::new("ipc", 0, &[], List(classbench::Kind::Chain)),
 ];
 
+/// The sets of ClassBench, and lists that look like those of 100k rules. The names of given sets say the size that was asked
+/// for; they have a few rules fewer.
+pub const CLASSBENCH: [Row; 19] = [
+    Row::given("acl1_1k", 1000),
+    Row::given("fw1_1k", 1000),
+    Row::given("ipc1_1k", 1000),
+    Row::given("acl1_10k", 10_000),
+    Row::given("fw1_10k", 10_000),
+    Row::given("ipc1_10k", 10_000),
+    Row::given("acl1_100k", 100_000),
+    Row::given("fw1_100k", 100_000),
+    Row::given("ipc1_100k", 100_000),
+    Row::like("acl1_gen", 100_000, Seed::acl1),
+    Row::like("fw1_gen", 100_000, Seed::fw1),
+    Row::like("ipc1_gen", 100_000, Seed::ipc1),
+    Row::new("fw1_deep", 100_000, &[], Elements::Lists(Lists::Deep)),
+    Row::like("acl1_gen", 500_000, Seed::acl1),
+    Row::like("fw1_gen", 500_000, Seed::fw1),
+    Row::like("ipc1_gen", 500_000, Seed::ipc1),
+    Row::like("acl1_gen", 1_000_000, Seed::acl1),
+    Row::like("fw1_gen", 1_000_000, Seed::fw1),
+    Row::like("ipc1_gen", 1_000_000, Seed::ipc1),
+];
+
 /// One field, ranges or prefixes that are disjoint.
 #[must_use]
 pub fn single() -> Vec<Row> {
@@ -110,6 +135,13 @@ pub fn build() -> Vec<Row> {
     rows
 }
 
+/// The kernel's rows, and lists of several sizes.
+#[must_use]
+pub fn scaling() -> Vec<Row> {
+    let lists = CLASSBENCH.iter().filter(|row| row.rules <= 100_000);
+    ROWS.iter().chain(lists).copied().collect()
+}
+
 /// Each row in each of the sizes that it allows.
 fn in_sizes(rows: &[Row], sizes: &[u32]) -> Vec<Row> {
     let sized = |row: &Row| {
@@ -136,6 +168,14 @@ impl Row {
         }
     }
 
+    const fn given(name: &'static str, rules: u32) -> Self {
+        Self::new(name, rules, &[], Elements::Lists(Lists::Given))
+    }
+
+    const fn like(name: &'static str, rules: u32, seed: fn() -> Seed) -> Self {
+        Self::new(name, rules, &[], Elements::Lists(Lists::Like(seed)))
+    }
+
     /// The same row with another number of rules.
     #[must_use]
     pub const fn with_rules(self, rules: u32) -> Self {
@@ -149,6 +189,12 @@ impl Row {
             fields: &self.fields[..1],
             ..self
         }
+    }
+
+    /// Whether it is a prioritised list of [`CLASSBENCH`].
+    #[must_use]
+    pub fn is_list(&self) -> bool {
+        matches!(self.elements, Elements::Lists(_))
     }
 
     /// Those of `rows` that `NAME` or `NAME:RULES` means; with a number, any size that the elements of the row allow.
@@ -171,16 +217,29 @@ impl Row {
         let Some(rules) = rules else {
             return Ok(named);
         };
-        let max = first.max_rules();
-        let rules = rules.parse().ok().filter(|rules| (1..=max).contains(rules));
-        let rules = rules.ok_or_else(|| format!("row `{name}` takes 1 to {max} rules"))?;
+        let [min, max] = [first.min_rules(), first.max_rules()];
+        let rules = rules
+            .parse()
+            .ok()
+            .filter(|rules| (min..=max).contains(rules));
+        let rules = rules.ok_or_else(|| format!("row `{name}` takes {min} to {max} rules"))?;
         Ok(vec![first.with_rules(rules)])
+    }
+
+    /// A given set is what it is, and a deep one has its depth.
+    fn min_rules(&self) -> u32 {
+        match self.elements {
+            Elements::Lists(Lists::Given) => self.rules,
+            Elements::Lists(Lists::Deep) => 10_000,
+            _ => 1,
+        }
     }
 
     /// Ports run out, and some must be left for keys that hit nothing.
     fn max_rules(&self) -> u32 {
-        match self.fields {
-            [Port, ..] => 32_000,
+        match (self.elements, self.fields) {
+            (Elements::Lists(Lists::Given), _) => self.rules,
+            (_, [Port, ..]) => 32_000,
             _ => 1_000_000,
         }
     }

@@ -2,6 +2,7 @@
 
 pub mod classbench;
 mod insts;
+pub mod lists;
 mod pool;
 pub mod program;
 pub mod rules;

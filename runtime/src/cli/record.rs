@@ -14,7 +14,8 @@ pub struct Record {
     pub row: String,
     /// The nominal number of rules.
     pub rules: u32,
-    /// The traffic: `same`, `hits` or `misses`; `keys` for keys of a file.
+    /// The traffic: `same`, `hits` or `misses`; of lists `uniform`, `zipf`, `random`, `hostile`, `cold` or `trace`; `keys` for
+    /// keys of a file.
     pub traffic: String,
     /// Who answered: `pktjit`, `pktjit-lookup`, or a peer. In `scaling` the number of threads follows a hyphen.
     pub what: String,
