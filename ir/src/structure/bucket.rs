@@ -51,6 +51,14 @@ const MAX_GROWTH: f64 = 1.25;
 /// Bytes of tables that no choice need save.
 const SMALL_TABLES: usize = 32 << 10;
 
+/// What finding a bucket and verifying the rule that its sieve lets through costs at least, without the index.
+const LEAST_SIEVED: Cost = Cost {
+    instructions: 24.0,
+    dependent_loads: 2.0,
+    lines: 2.0,
+    table_bytes: 0,
+};
+
 /// Rules in one or more groups, and a rest.
 pub(crate) struct Bucket {
     groups: Vec<Group>,
@@ -121,9 +129,10 @@ enum Rest {
 impl Bucket {
     pub(crate) fn prepare(input: &Input<'_>) -> Result<Self, Refusal> {
         let mut left: Vec<u32> = (0..input.rows.len() as u32).collect();
-        let mut groups = Vec::new();
+        let mut groups: Vec<Group> = Vec::new();
+        let mut before = Cost::default();
         while !left.is_empty() && groups.len() < MAX_GROUPS {
-            let Some((group, cost)) = Group::cheapest(input, &left) else {
+            let Some((group, cost)) = Group::cheapest(input, &left, before)? else {
                 break;
             };
             // The first group is what was asked for, however little it helps. A further one without an index would be a
@@ -134,6 +143,8 @@ impl Bucket {
                 break;
             }
             left.clone_from(&group.assignment.left_over);
+            before = before + group.cost(&group.tests, &input.machine);
+            input.is_worth(input.machine.nanoseconds(&before))?;
             groups.push(group);
         }
         if groups.is_empty() && !input.work.is_left() {
@@ -247,8 +258,12 @@ fn grows_little(before: &Cost, after: &Cost) -> bool {
 
 impl Group {
     /// The group of these rules that is cheapest together with what it leaves over, and the time of both. Sieves are tried
-    /// for the assignment that is the best without one.
-    fn cheapest(input: &Input<'_>, rules: &[u32]) -> Option<(Self, f64)> {
+    /// for the assignment that is the best without one. Fails where no group behind those that cost `before` is worth it.
+    fn cheapest(
+        input: &Input<'_>,
+        rules: &[u32],
+        before: Cost,
+    ) -> Result<Option<(Self, f64)>, Refusal> {
         let rule = |&rule: &u32| input.rule(input.rows[rule as usize]);
         let comparison = if rules.len() == input.rows.len() {
             input.comparison().clone()
@@ -258,10 +273,23 @@ impl Group {
         let capacities = BUCKET_VECTORS.map(|vectors| vectors * u32::from(input.machine.lanes));
         let machine = &input.machine;
         let least = Cell::new(f64::INFINITY);
+        // The quickest of those that are no better than another structure.
+        let beaten = Cell::new(f64::INFINITY);
         let mut best: Option<Self> = None;
         let is_hopeless = |index: &Index, capacity: u32, left_over: usize| {
+            let further = further_nanoseconds(input, left_over);
             let cost = Self::compare_cost(machine, &comparison, index, capacity);
-            machine.nanoseconds(&cost) + further_nanoseconds(input, left_over) >= least.get()
+            if machine.nanoseconds(&cost) + further >= least.get() {
+                return true;
+            }
+            // A sieve may yet make it cheaper.
+            let sieved = index.cost(machine.pext) + LEAST_SIEVED;
+            let at_least = machine.nanoseconds(&(before + machine.cheaper(cost, sieved))) + further;
+            let is_beaten = input.is_worth(at_least).is_err();
+            if is_beaten {
+                beaten.set(beaten.get().min(at_least));
+            }
+            is_beaten
         };
         for_each_assignment(input, rules, &capacities, is_hopeless, |assignment| {
             let group = Self::new(machine, Tests::Lanes(comparison.clone()), assignment);
@@ -272,16 +300,23 @@ impl Group {
                 best = Some(group);
             }
         });
-        let (group, cost) = (best?, least.get());
+        let (group, cost) = match best {
+            Some(group) => (group, least.get()),
+            None if beaten.get().is_finite() => {
+                let at_least = beaten.get();
+                return Err(Refusal::Slower { at_least });
+            }
+            None => return Ok(None),
+        };
         // The rules that were kept may need fewer tests than all of them.
         let assignment = group.assignment;
         let kept = assignment.kept(rules);
         if kept.is_empty() {
-            return None;
+            return Ok(None);
         }
         let comparison = Comparison::new(input.layout(), kept.iter().map(rule));
         let group = Self::new(&input.machine, Tests::Lanes(comparison), assignment);
-        Some((group.or_sieve(input, kept), cost))
+        Ok(Some((group.or_sieve(input, kept), cost)))
     }
 
     /// This group of the rules `kept`, or one whose lanes are a sieve if that is cheaper.
