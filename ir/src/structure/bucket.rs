@@ -59,6 +59,9 @@ const LEAST_SIEVED: Cost = Cost {
     table_bytes: 0,
 };
 
+/// Bytes of a rule there: one number and the row in the lanes, and as much to verify.
+const LEAST_SIEVED_BYTES: usize = 16;
+
 /// Rules in one or more groups, and a rest.
 pub(crate) struct Bucket {
     groups: Vec<Group>,
@@ -273,17 +276,23 @@ impl Group {
         let capacities = BUCKET_VECTORS.map(|vectors| vectors * u32::from(input.machine.lanes));
         let machine = &input.machine;
         let least = Cell::new(f64::INFINITY);
+        let mut narrow = comparison.clone();
+        narrow.is_narrow = true;
+        let least_bytes = narrow.rule_bytes() as usize + 4;
         // The quickest of those that are no better than another structure.
         let beaten = Cell::new(f64::INFINITY);
         let mut best: Option<Self> = None;
         let is_hopeless = |index: &Index, capacity: u32, left_over: usize| {
             let further = further_nanoseconds(input, left_over);
-            let cost = Self::compare_cost(machine, &comparison, index, capacity);
+            let mut cost = Self::compare_cost(machine, &comparison, index, capacity);
             if machine.nanoseconds(&cost) + further >= least.get() {
                 return true;
             }
+            let kept = rules.len() - left_over;
+            cost.table_bytes = least_bytes * kept;
             // A sieve may yet make it cheaper.
-            let sieved = index.cost(machine.pext) + LEAST_SIEVED;
+            let mut sieved = index.cost(machine.pext) + LEAST_SIEVED;
+            sieved.table_bytes = LEAST_SIEVED_BYTES * kept;
             let at_least = machine.nanoseconds(&(before + machine.cheaper(cost, sieved))) + further;
             let is_beaten = input.is_worth(at_least).is_err();
             if is_beaten {
@@ -316,11 +325,11 @@ impl Group {
         }
         let comparison = Comparison::new(input.layout(), kept.iter().map(rule));
         let group = Self::new(&input.machine, Tests::Lanes(comparison), assignment);
-        Ok(Some((group.or_sieve(input, kept), cost)))
+        Ok(Some((group.or_sieve(input, kept, before), cost)))
     }
 
-    /// This group of the rules `kept`, or one whose lanes are a sieve if that is cheaper.
-    fn or_sieve(mut self, input: &Input<'_>, kept: Vec<u32>) -> Self {
+    /// This group of the rules `kept`, behind those that cost `earlier`, or one whose lanes are a sieve if that is cheaper.
+    fn or_sieve(mut self, input: &Input<'_>, kept: Vec<u32>, earlier: Cost) -> Self {
         let rule = |number: u32| input.rule(input.rows[number as usize]);
         // A sieve compares a word at least.
         if self.tests.lanes().words() < 2 {
@@ -335,15 +344,18 @@ impl Group {
         };
         let before = self.cost(&self.tests, &input.machine);
         let left = self.assignment.left_over.len();
+        let mut least = earlier + self.assignment.index.cost(input.machine.pext) + LEAST_SIEVED;
+        least.table_bytes += LEAST_SIEVED_BYTES * kept.len();
+        if input.is_worth(nanoseconds(&least, left)).is_err() {
+            return self;
+        }
         let mut best = (nanoseconds(&before, left), None);
         Sieve::for_each(
             input.layout(),
             &self.assignment.buckets,
+            kept.len() / MIXED_SHARE,
             rule,
             |sieve, mixed| {
-                if mixed.len() > kept.len() / MIXED_SHARE {
-                    return;
-                }
                 let rows: Vec<u32> = kept
                     .iter()
                     .filter(|number| mixed.binary_search(number).is_err())
