@@ -284,12 +284,12 @@ impl Group {
         let mut best: Option<Self> = None;
         let is_hopeless = |index: &Index, capacity: u32, left_over: usize| {
             let further = further_nanoseconds(input, left_over);
+            let kept = rules.len() - left_over;
             let mut cost = Self::compare_cost(machine, &comparison, index, capacity);
+            cost.table_bytes = least_bytes * kept;
             if machine.nanoseconds(&cost) + further >= least.get() {
                 return true;
             }
-            let kept = rules.len() - left_over;
-            cost.table_bytes = least_bytes * kept;
             // A sieve may yet make it cheaper.
             let mut sieved = index.cost(machine.pext) + LEAST_SIEVED;
             sieved.table_bytes = LEAST_SIEVED_BYTES * kept;
