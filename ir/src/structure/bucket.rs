@@ -34,7 +34,7 @@ use crate::structure::compare::{Comparison, LaneRules, Splats, result_column};
 use crate::structure::group::{Assignment, for_each_assignment};
 use crate::structure::inline::{self, Inline};
 use crate::structure::linear::Blocks;
-use crate::structure::sieve::{Sieve, Sieved};
+use crate::structure::sieve::{self, Sieve, Sieved};
 use crate::structure::{Cost, Input, Refusal, empty};
 use crate::table::{TableWriter, flat};
 
@@ -51,16 +51,10 @@ const MAX_GROWTH: f64 = 1.25;
 /// Bytes of tables that no choice need save.
 const SMALL_TABLES: usize = 32 << 10;
 
-/// What finding a bucket and verifying the rule that its sieve lets through costs at least, without the index.
-const LEAST_SIEVED: Cost = Cost {
-    instructions: 24.0,
-    dependent_loads: 2.0,
-    lines: 2.0,
-    table_bytes: 0,
-};
-
-/// Bytes of a rule there: one number and the row in the lanes, and as much to verify.
+/// Bytes of a rule behind a sieve, at least: one number and the row in the lanes, and as much to verify.
 const LEAST_SIEVED_BYTES: usize = 16;
+/// Rules by which it is told what a sieve takes at least.
+const SIEVE_SAMPLE: usize = 64;
 
 /// Rules in one or more groups, and a rest.
 pub(crate) struct Bucket {
@@ -279,6 +273,8 @@ impl Group {
         let mut narrow = comparison.clone();
         narrow.is_narrow = true;
         let least_bytes = narrow.rule_bytes() as usize + 4;
+        let some = rules.iter().step_by(rules.len().div_ceil(SIEVE_SAMPLE));
+        let least_sieved = sieve::least_cost(input.layout(), some.map(rule));
         // The quickest of those that are no better than another structure.
         let beaten = Cell::new(f64::INFINITY);
         let mut best: Option<Self> = None;
@@ -291,7 +287,7 @@ impl Group {
                 return true;
             }
             // A sieve may yet make it cheaper.
-            let mut sieved = index.cost(machine.pext) + LEAST_SIEVED;
+            let mut sieved = index.cost(machine.pext) + least_sieved;
             sieved.table_bytes = LEAST_SIEVED_BYTES * kept;
             let at_least = machine.nanoseconds(&(before + machine.cheaper(cost, sieved))) + further;
             let is_beaten = input.is_worth(at_least).is_err();
@@ -300,6 +296,11 @@ impl Group {
             }
             is_beaten
         };
+        let no_index = Index::new(input.layout(), &[]);
+        if capacities.iter().all(|&capacity| is_hopeless(&no_index, capacity, 0)) {
+            let at_least = beaten.get();
+            return Err(Refusal::Slower { at_least });
+        }
         for_each_assignment(input, rules, &capacities, is_hopeless, |assignment| {
             let group = Self::new(machine, Tests::Lanes(comparison.clone()), assignment);
             let cost = machine.nanoseconds(&group.cost(&group.tests, machine))
@@ -325,11 +326,13 @@ impl Group {
         }
         let comparison = Comparison::new(input.layout(), kept.iter().map(rule));
         let group = Self::new(&input.machine, Tests::Lanes(comparison), assignment);
-        Ok(Some((group.or_sieve(input, kept, before), cost)))
+        let sieved = before + least_sieved;
+        Ok(Some((group.or_sieve(input, kept, sieved), cost)))
     }
 
-    /// This group of the rules `kept`, behind those that cost `earlier`, or one whose lanes are a sieve if that is cheaper.
-    fn or_sieve(mut self, input: &Input<'_>, kept: Vec<u32>, earlier: Cost) -> Self {
+    /// This group of the rules `kept`, or one whose lanes are a sieve if that is cheaper. All groups take `least` or more with
+    /// one, and its index.
+    fn or_sieve(mut self, input: &Input<'_>, kept: Vec<u32>, mut least: Cost) -> Self {
         let rule = |number: u32| input.rule(input.rows[number as usize]);
         // A sieve compares a word at least.
         if self.tests.lanes().words() < 2 {
@@ -344,7 +347,7 @@ impl Group {
         };
         let before = self.cost(&self.tests, &input.machine);
         let left = self.assignment.left_over.len();
-        let mut least = earlier + self.assignment.index.cost(input.machine.pext) + LEAST_SIEVED;
+        least = least + self.assignment.index.cost(input.machine.pext);
         least.table_bytes += LEAST_SIEVED_BYTES * kept.len();
         if input.is_worth(nanoseconds(&least, left)).is_err() {
             return self;

@@ -25,7 +25,7 @@ use crate::structure::{Cost, Input};
 /// Most words of a sieve. With more, as much is compared as without one.
 const MAX_WORDS: usize = 3;
 /// Buckets by which words are judged.
-const SAMPLE: usize = 1 << 10;
+const SAMPLE: usize = 1 << 7;
 
 /// How many leading words of each field are compared.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -230,6 +230,31 @@ impl Sieved {
         cost.instructions += 3.0;
         cost.dependent_loads += 1.0;
         cost
+    }
+}
+
+/// What finding and verifying one of `rules` takes at least, where lanes compare a word and decide the field that is the dearest
+/// to verify.
+pub(crate) fn least_cost<'r>(
+    layout: &KeyLayout,
+    rules: impl Iterator<Item = &'r Rule> + Clone,
+) -> Cost {
+    let without = |id: FieldId| {
+        let open = |rule: &Rule| {
+            let mut rule = rule.clone();
+            rule.matches[id.index()] = Match::Any;
+            rule
+        };
+        let rules: Vec<Rule> = rules.clone().map(open).collect();
+        ScalarComparison::new(layout, &rules).instructions()
+    };
+    let verify = layout.field_ids().map(without).min_by(f64::total_cmp);
+    Cost {
+        // A word is spread, compared and made a scalar; the lane, the row number; the row to verify.
+        instructions: 2.0 + 5.0 + 5.0 + 6.0 + verify.unwrap_or(0.0),
+        dependent_loads: 2.0,
+        lines: 2.0,
+        table_bytes: 0,
     }
 }
 

@@ -233,7 +233,7 @@ impl<'a> Search<'a> {
     /// For each filter and limit on wild bits the best settings, with the time that is estimated from the cells alone; the
     /// quickest first.
     fn estimates(&self) -> Vec<(f64, Settings)> {
-        let mut estimates = Vec::new();
+        let mut estimates: Vec<(f64, Settings)> = Vec::new();
         for levels in self.filters() {
             let is_let_in = |&&rule: &&u32| self.ternaries.is_specific(rule, levels);
             let own: Vec<u32> = self.sample.iter().filter(is_let_in).copied().collect();
@@ -246,6 +246,15 @@ impl<'a> Search<'a> {
                 .map(|(_, &own)| own);
             let gathered: Vec<Ternary> = gathered.collect();
             let shut_out = self.sample.len() - own.len();
+            // What cannot be among those that are built is not searched.
+            let least = leaf_cost(&comparison, &self.input.machine, 1, 1);
+            let least = self.with_further(&least, shut_out);
+            estimates.sort_by(|a, b| a.0.total_cmp(&b.0));
+            estimates.truncate(MOST_BUILT);
+            let is_hopeless = |most: f64| least.is_none_or(|least| least > most);
+            if estimates.len() == MOST_BUILT && is_hopeless(estimates[MOST_BUILT - 1].0) {
+                continue;
+            }
             let max_bits = own.len().max(1).ilog2() as usize + 1;
             for max_wild in MAX_WILD {
                 let aim = Aim {
