@@ -283,7 +283,7 @@ impl Group {
             let kept = rules.len() - left_over;
             let mut cost = Self::compare_cost(machine, &comparison, index, capacity);
             cost.table_bytes = least_bytes * kept;
-            if machine.nanoseconds(&cost) + further >= least.get() {
+            if machine.nanoseconds(&cost) + further > least.get() {
                 return true;
             }
             // A sieve may yet make it cheaper.
@@ -297,7 +297,10 @@ impl Group {
             is_beaten
         };
         let no_index = Index::new(input.layout(), &[]);
-        if capacities.iter().all(|&capacity| is_hopeless(&no_index, capacity, 0)) {
+        if capacities
+            .iter()
+            .all(|&capacity| is_hopeless(&no_index, capacity, 0))
+        {
             let at_least = beaten.get();
             return Err(Refusal::Slower { at_least });
         }
@@ -305,7 +308,9 @@ impl Group {
             let group = Self::new(machine, Tests::Lanes(comparison.clone()), assignment);
             let cost = machine.nanoseconds(&group.cost(&group.tests, machine))
                 + further_nanoseconds(input, group.assignment.left_over.len());
-            if cost < least.get() {
+            // Of those that are as good the one that leaves most of the caches to others.
+            let is_smaller = |best: &Self| group.table_bytes() < best.table_bytes();
+            if cost < least.get() || cost == least.get() && best.as_ref().is_some_and(is_smaller) {
                 least.set(cost);
                 best = Some(group);
             }
@@ -424,6 +429,22 @@ impl Group {
             table_bytes: 0,
         };
         index.cost(machine.pext) + comparison.key_cost(blocks) + compare
+    }
+
+    /// Bytes of the tables for what the lanes compare.
+    fn table_bytes(&self) -> usize {
+        let Assignment {
+            capacity,
+            cells,
+            buckets,
+            ..
+        } = &self.assignment;
+        let row_bytes = row_bytes(self.tests.lanes(), *capacity);
+        if self.is_direct {
+            row_bytes * cells.len()
+        } else {
+            row_bytes * buckets.len() + 4 * cells.len()
+        }
     }
 
     fn cost(&self, tests: &Tests, machine: &Machine) -> Cost {

@@ -339,7 +339,12 @@ impl Search<'_> {
             let cells = self.input.rows.iter().enumerate().map(|(rule, &row)| {
                 if rule == rules.len() {
                     exact_pieces(self.input, row, &fields, &mut pieces);
-                    rules.push(pieces.iter().map(|piece| candidates.reduce(piece)).collect());
+                    rules.push(
+                        pieces
+                            .iter()
+                            .map(|piece| candidates.reduce(piece))
+                            .collect(),
+                    );
                 }
                 let cell = |piece: &Ternary| {
                     let (value, wild) = (gather.of(piece.value), gather.of(!piece.care));

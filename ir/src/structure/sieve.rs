@@ -25,7 +25,7 @@ use crate::structure::{Cost, Input};
 /// Most words of a sieve. With more, as much is compared as without one.
 const MAX_WORDS: usize = 3;
 /// Buckets by which words are judged.
-const SAMPLE: usize = 1 << 7;
+const SAMPLE: usize = 1 << 5;
 
 /// How many leading words of each field are compared.
 #[derive(Clone, Debug, PartialEq, Eq)]
