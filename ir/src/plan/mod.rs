@@ -16,7 +16,7 @@ mod cost;
 mod tests;
 mod work;
 
-use std::cell::OnceCell;
+use std::cell::{Cell, OnceCell};
 use std::fmt;
 use std::rc::Rc;
 
@@ -415,9 +415,9 @@ const ORDER: [Structure; 9] = [
     Structure::Hash,
     Structure::Radix,
     Structure::Tree,
-    Structure::Linear,
-    Structure::Bucket,
     Structure::Peel,
+    Structure::Bucket,
+    Structure::Linear,
     Structure::Pipapo,
 ];
 
@@ -513,11 +513,10 @@ impl<'a> Search<'a> {
     /// Prepares a structure, unless it cannot be better than the best so far.
     fn consider(&mut self, structure: Structure) -> Result<Estimate, Refusal> {
         let least = self.nanoseconds();
+        self.input.least.set(least);
         let machine = &self.input.machine;
         let at_least = machine.nanoseconds(&Prepared::floor(structure, self.input));
-        if at_least > least {
-            return Err(Refusal::Slower { at_least });
-        }
+        self.input.is_worth(at_least)?;
         let ready = Prepared::new(structure, self.input)?;
         let cost = ready.cost(self.input);
         if cost.table_bytes > self.budget {
@@ -562,6 +561,7 @@ pub(crate) fn normalise<'a>(rule_set: &'a RuleSet, options: &Options) -> Input<'
         machine: options.machine,
         effort: options.effort,
         work: Work::for_rules(rule_set.len(), options.effort),
+        least: Cell::new(f64::INFINITY),
         segments: Rc::new(OnceCell::new()),
         comparison: Rc::new(OnceCell::new()),
     }

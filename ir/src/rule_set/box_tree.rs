@@ -122,19 +122,20 @@ impl BoxTree {
         }
     }
 
-    /// Orders `rules` by the first coordinate, from `start` on, in which they differ, and tells it and the number of rules
-    /// below its median; `None` where all boxes are the same.
+    /// Parts `rules` by the first coordinate, from `start` on, in which they differ, and tells it and the number of rules below
+    /// its median; `None` where all boxes are the same.
     fn split(&self, boxes: &[u128], rules: &mut [u32], start: usize) -> Option<(usize, usize)> {
         for step in 0..self.coordinates {
             let coordinate = (start + step) % self.coordinates;
             let end = |rule: u32| boxes[rule as usize * self.coordinates + coordinate];
-            rules.sort_unstable_by_key(|&rule| end(rule));
-            let median = end(rules[rules.len() / 2]);
-            let below = rules.partition_point(|&rule| end(rule) < median);
+            let middle = rules.len() / 2;
+            let (_, &mut median, _) = rules.select_nth_unstable_by_key(middle, |&rule| end(rule));
+            let median = end(median);
+            let below = move_to_front(rules, |rule| end(rule) < median);
             if below > 0 {
                 return Some((coordinate, below));
             }
-            let up_to = rules.partition_point(|&rule| end(rule) <= median);
+            let up_to = move_to_front(rules, |rule| end(rule) <= median);
             if up_to < rules.len() {
                 return Some((coordinate, up_to));
             }
@@ -178,6 +179,18 @@ impl BoxTree {
         }
         (best != query.stronger_than).then_some(best)
     }
+}
+
+/// Moves the rules that `is_first` to the front, and tells how many they are.
+fn move_to_front(rules: &mut [u32], is_first: impl Fn(u32) -> bool) -> usize {
+    let mut count = 0;
+    for at in 0..rules.len() {
+        if is_first(rules[at]) {
+            rules.swap(at, count);
+            count += 1;
+        }
+    }
+    count
 }
 
 /// Coordinates are lower and upper ends in turn.

@@ -34,7 +34,7 @@ use crate::structure::compare::{Comparison, LaneRules, Splats, result_column};
 use crate::structure::group::{Assignment, for_each_assignment};
 use crate::structure::inline::{self, Inline};
 use crate::structure::linear::Blocks;
-use crate::structure::sieve::{Sieve, Sieved};
+use crate::structure::sieve::{self, Sieve, Sieved};
 use crate::structure::{Cost, Input, Refusal, empty};
 use crate::table::{TableWriter, flat};
 
@@ -50,6 +50,11 @@ const MIXED_SHARE: usize = 16;
 const MAX_GROWTH: f64 = 1.25;
 /// Bytes of tables that no choice need save.
 const SMALL_TABLES: usize = 32 << 10;
+
+/// Bytes of a rule behind a sieve, at least: one number and the row in the lanes, and as much to verify.
+const LEAST_SIEVED_BYTES: usize = 16;
+/// Rules by which it is told what a sieve takes at least.
+const SIEVE_SAMPLE: usize = 64;
 
 /// Rules in one or more groups, and a rest.
 pub(crate) struct Bucket {
@@ -121,9 +126,10 @@ enum Rest {
 impl Bucket {
     pub(crate) fn prepare(input: &Input<'_>) -> Result<Self, Refusal> {
         let mut left: Vec<u32> = (0..input.rows.len() as u32).collect();
-        let mut groups = Vec::new();
+        let mut groups: Vec<Group> = Vec::new();
+        let mut before = Cost::default();
         while !left.is_empty() && groups.len() < MAX_GROUPS {
-            let Some((group, cost)) = Group::cheapest(input, &left) else {
+            let Some((group, cost)) = Group::cheapest(input, &left, before)? else {
                 break;
             };
             // The first group is what was asked for, however little it helps. A further one without an index would be a
@@ -134,6 +140,8 @@ impl Bucket {
                 break;
             }
             left.clone_from(&group.assignment.left_over);
+            before = before + group.cost(&group.tests, &input.machine);
+            input.is_worth(input.machine.nanoseconds(&before))?;
             groups.push(group);
         }
         if groups.is_empty() && !input.work.is_left() {
@@ -247,8 +255,12 @@ fn grows_little(before: &Cost, after: &Cost) -> bool {
 
 impl Group {
     /// The group of these rules that is cheapest together with what it leaves over, and the time of both. Sieves are tried
-    /// for the assignment that is the best without one.
-    fn cheapest(input: &Input<'_>, rules: &[u32]) -> Option<(Self, f64)> {
+    /// for the assignment that is the best without one. Fails where no group behind those that cost `before` is worth it.
+    fn cheapest(
+        input: &Input<'_>,
+        rules: &[u32],
+        before: Cost,
+    ) -> Result<Option<(Self, f64)>, Refusal> {
         let rule = |&rule: &u32| input.rule(input.rows[rule as usize]);
         let comparison = if rules.len() == input.rows.len() {
             input.comparison().clone()
@@ -258,34 +270,74 @@ impl Group {
         let capacities = BUCKET_VECTORS.map(|vectors| vectors * u32::from(input.machine.lanes));
         let machine = &input.machine;
         let least = Cell::new(f64::INFINITY);
+        let mut narrow = comparison.clone();
+        narrow.is_narrow = true;
+        let least_bytes = narrow.rule_bytes() as usize + 4;
+        let some = rules.iter().step_by(rules.len().div_ceil(SIEVE_SAMPLE));
+        let least_sieved = sieve::least_cost(input.layout(), some.map(rule));
+        // The quickest of those that are no better than another structure.
+        let beaten = Cell::new(f64::INFINITY);
         let mut best: Option<Self> = None;
         let is_hopeless = |index: &Index, capacity: u32, left_over: usize| {
-            let cost = Self::compare_cost(machine, &comparison, index, capacity);
-            machine.nanoseconds(&cost) + further_nanoseconds(input, left_over) >= least.get()
+            let further = further_nanoseconds(input, left_over);
+            let kept = rules.len() - left_over;
+            let mut cost = Self::compare_cost(machine, &comparison, index, capacity);
+            cost.table_bytes = least_bytes * kept;
+            if machine.nanoseconds(&cost) + further > least.get() {
+                return true;
+            }
+            // A sieve may yet make it cheaper.
+            let mut sieved = index.cost(machine.pext) + least_sieved;
+            sieved.table_bytes = LEAST_SIEVED_BYTES * kept;
+            let at_least = machine.nanoseconds(&(before + machine.cheaper(cost, sieved))) + further;
+            let is_beaten = input.is_worth(at_least).is_err();
+            if is_beaten {
+                beaten.set(beaten.get().min(at_least));
+            }
+            is_beaten
         };
+        let no_index = Index::new(input.layout(), &[]);
+        if capacities
+            .iter()
+            .all(|&capacity| is_hopeless(&no_index, capacity, 0))
+        {
+            let at_least = beaten.get();
+            return Err(Refusal::Slower { at_least });
+        }
         for_each_assignment(input, rules, &capacities, is_hopeless, |assignment| {
             let group = Self::new(machine, Tests::Lanes(comparison.clone()), assignment);
             let cost = machine.nanoseconds(&group.cost(&group.tests, machine))
                 + further_nanoseconds(input, group.assignment.left_over.len());
-            if cost < least.get() {
+            // Of those that are as good the one that leaves most of the caches to others.
+            let is_smaller = |best: &Self| group.table_bytes() < best.table_bytes();
+            if cost < least.get() || cost == least.get() && best.as_ref().is_some_and(is_smaller) {
                 least.set(cost);
                 best = Some(group);
             }
         });
-        let (group, cost) = (best?, least.get());
+        let (group, cost) = match best {
+            Some(group) => (group, least.get()),
+            None if beaten.get().is_finite() => {
+                let at_least = beaten.get();
+                return Err(Refusal::Slower { at_least });
+            }
+            None => return Ok(None),
+        };
         // The rules that were kept may need fewer tests than all of them.
         let assignment = group.assignment;
         let kept = assignment.kept(rules);
         if kept.is_empty() {
-            return None;
+            return Ok(None);
         }
         let comparison = Comparison::new(input.layout(), kept.iter().map(rule));
         let group = Self::new(&input.machine, Tests::Lanes(comparison), assignment);
-        Some((group.or_sieve(input, kept), cost))
+        let sieved = before + least_sieved;
+        Ok(Some((group.or_sieve(input, kept, sieved), cost)))
     }
 
-    /// This group of the rules `kept`, or one whose lanes are a sieve if that is cheaper.
-    fn or_sieve(mut self, input: &Input<'_>, kept: Vec<u32>) -> Self {
+    /// This group of the rules `kept`, or one whose lanes are a sieve if that is cheaper. All groups take `least` or more with
+    /// one, and its index.
+    fn or_sieve(mut self, input: &Input<'_>, kept: Vec<u32>, mut least: Cost) -> Self {
         let rule = |number: u32| input.rule(input.rows[number as usize]);
         // A sieve compares a word at least.
         if self.tests.lanes().words() < 2 {
@@ -300,15 +352,18 @@ impl Group {
         };
         let before = self.cost(&self.tests, &input.machine);
         let left = self.assignment.left_over.len();
+        least = least + self.assignment.index.cost(input.machine.pext);
+        least.table_bytes += LEAST_SIEVED_BYTES * kept.len();
+        if input.is_worth(nanoseconds(&least, left)).is_err() {
+            return self;
+        }
         let mut best = (nanoseconds(&before, left), None);
         Sieve::for_each(
             input.layout(),
             &self.assignment.buckets,
+            kept.len() / MIXED_SHARE,
             rule,
             |sieve, mixed| {
-                if mixed.len() > kept.len() / MIXED_SHARE {
-                    return;
-                }
                 let rows: Vec<u32> = kept
                     .iter()
                     .filter(|number| mixed.binary_search(number).is_err())
@@ -374,6 +429,22 @@ impl Group {
             table_bytes: 0,
         };
         index.cost(machine.pext) + comparison.key_cost(blocks) + compare
+    }
+
+    /// Bytes of the tables for what the lanes compare.
+    fn table_bytes(&self) -> usize {
+        let Assignment {
+            capacity,
+            cells,
+            buckets,
+            ..
+        } = &self.assignment;
+        let row_bytes = row_bytes(self.tests.lanes(), *capacity);
+        if self.is_direct {
+            row_bytes * cells.len()
+        } else {
+            row_bytes * buckets.len() + 4 * cells.len()
+        }
     }
 
     fn cost(&self, tests: &Tests, machine: &Machine) -> Cost {

@@ -31,7 +31,9 @@ use crate::key::KeyLayout;
 use crate::plan::{Effort, Work};
 use crate::program::{BinaryOp, MISS, Program, Table};
 use crate::rule::{Match, Rule};
-use crate::structure::bits::{self, Aim, Bit, COARSE, Candidates, EXACT, Index, Ternary, subsets};
+use crate::structure::bits::{
+    self, Aim, Bit, COARSE, Candidates, EXACT, Gather, Index, Piece, Ternary, subsets,
+};
 use crate::structure::rule_rows::RuleRows;
 use crate::structure::scalar::ScalarComparison;
 use crate::structure::{Cost, Input, Refusal, empty};
@@ -326,8 +328,34 @@ impl Search<'_> {
         let work = Work::new(CHOICE_WORK_PER_RULE * self.input.rows.len() as u64);
         let chosen = candidates.choose(&pieces, &aim, &work);
         let bits = candidates.bits(&chosen.candidates);
-        for depth in bits.len().saturating_sub(DEPTHS - 1)..=bits.len() {
-            self.consider(&bits[..depth], None);
+        let depths = bits.len().saturating_sub(DEPTHS - 1)..=bits.len();
+        // Rules are split once for all depths, but those behind the first that finds no room are not.
+        let fields = fields_of(layout, &bits);
+        let mut rules: Vec<Vec<Ternary>> = Vec::new();
+        let mut pieces = Vec::new();
+        for depth in depths {
+            let chosen = &chosen.candidates[..depth];
+            let gather = Gather::new(chosen.iter().fold(0, |mask, bit| mask | 1 << bit));
+            let cells = self.input.rows.iter().enumerate().map(|(rule, &row)| {
+                if rule == rules.len() {
+                    exact_pieces(self.input, row, &fields, &mut pieces);
+                    rules.push(
+                        pieces
+                            .iter()
+                            .map(|piece| candidates.reduce(piece))
+                            .collect(),
+                    );
+                }
+                let cell = |piece: &Ternary| {
+                    let (value, wild) = (gather.of(piece.value), gather.of(!piece.care));
+                    (value as u32, wild as u32)
+                };
+                rules[rule].iter().map(cell).collect()
+            });
+            let index = Index::new(layout, &bits[..depth]);
+            let painted = Painted::new(index, self.input.rows.len(), cells);
+            let fields = fields_of(layout, &bits[..depth]);
+            self.consider_painted(painted, &fields, None);
         }
     }
 
@@ -335,7 +363,24 @@ impl Search<'_> {
     fn consider(&mut self, bits: &[Bit], decided: Option<(FieldId, Match)>) {
         let layout = self.input.layout();
         let fields = fields_of(layout, bits);
-        match Painted::new(self.input, Index::new(layout, bits), &fields) {
+        let index = Index::new(layout, bits);
+        let mut pieces = Vec::new();
+        let cells = self.input.rows.iter().map(|&row| {
+            exact_pieces(self.input, row, &fields, &mut pieces);
+            pieces.iter().map(|piece| index.cells(piece)).collect()
+        });
+        let painted = Painted::new(index.clone(), self.input.rows.len(), cells);
+        self.consider_painted(painted, &fields, decided);
+    }
+
+    /// Takes what was painted, if it is cheaper than what was painted before, or remembers that an index of `fields` failed.
+    fn consider_painted(
+        &mut self,
+        painted: Result<Painted, usize>,
+        fields: &[FieldId],
+        decided: Option<(FieldId, Match)>,
+    ) {
+        match painted {
             Ok(painted) => {
                 let compared = match decided {
                     Some(_) => Rc::new(Compared::new(self.input, decided)),
@@ -352,12 +397,24 @@ impl Search<'_> {
                 }
             }
             Err(placed) if placed >= self.most_placed.0 => {
+                let layout = self.input.layout();
                 let names: Vec<&str> = fields.iter().map(|&id| layout.field(id).name()).collect();
                 self.most_placed = (placed, names.join(", "));
             }
             Err(_) => {}
         }
     }
+}
+
+/// Sets `pieces` to those of the rule of a row, in `fields` alone: so these can be split finely.
+fn exact_pieces(input: &Input<'_>, row: u32, fields: &[FieldId], pieces: &mut Vec<Piece>) {
+    let layout = input.layout();
+    let mut asked = Rule::new(layout.fields().iter().map(|_| Match::Any));
+    for id in fields {
+        asked.matches[id.index()] = input.rule(row).matches[id.index()];
+    }
+    pieces.clear();
+    bits::pieces(layout, &asked, EXACT, pieces);
 }
 
 /// The fields that `bits` are of.
@@ -420,22 +477,17 @@ struct Painted {
 }
 
 impl Painted {
-    /// Gives every rule to the values that keys which it matches in `fields` have. Fails with the number of rules before the
-    /// first that finds no room, or that there is no time for: rules that are wild in many bits have many pieces in common.
-    fn new(input: &Input<'_>, index: Index, fields: &[FieldId]) -> Result<Self, usize> {
-        let layout = input.layout();
+    /// Gives every rule to the values that keys which it matches have: `cells` yields for each rule the values, as fixed and
+    /// wild bits. Fails with the number of rules before the first that finds no room, or that there is no time for: rules
+    /// that are wild in many bits have many pieces in common.
+    fn new(
+        index: Index,
+        rules: usize,
+        cells: impl Iterator<Item = Vec<(u32, u32)>>,
+    ) -> Result<Self, usize> {
         let mut slots = vec![NONE; MAX_CLASS_RULES << index.bits()];
-        let mut steps_left = 4 * (slots.len() + input.rows.len());
-        let mut pieces = Vec::new();
-        for (rule, &row) in input.rows.iter().enumerate() {
-            // Only what the index asks about is split, so that it can be split finely.
-            let mut asked = Rule::new(layout.fields().iter().map(|_| Match::Any));
-            for id in fields {
-                asked.matches[id.index()] = input.rule(row).matches[id.index()];
-            }
-            pieces.clear();
-            bits::pieces(layout, &asked, EXACT, &mut pieces);
-            let mut own: Vec<(u32, u32)> = pieces.iter().map(|piece| index.cells(piece)).collect();
+        let mut steps_left = 4 * (slots.len() + rules);
+        for (rule, mut own) in cells.enumerate() {
             own.sort_unstable();
             own.dedup();
             for (fixed, wild) in own {

@@ -103,7 +103,8 @@ pub(crate) fn for_each_assignment(
         };
         let chosen = candidates.choose(&sample, &aim, &input.work);
         let all = &chosen.candidates[..];
-        for depth in depths(all.len(), input.effort, rules.len()) {
+        // The deepest leaves over least: what is tried after it is hopeless most often.
+        for depth in depths(all.len(), input.effort, rules.len()).rev() {
             let chosen = &all[..depth];
             if tried.iter().any(|known| known == chosen) {
                 continue;
@@ -271,58 +272,76 @@ impl<'a> Placement<'a> {
         self.cells.len() + 4 * self.rules.len() + self.cell_count * (capacity as usize + 16)
     }
 
-    fn fill(&self, capacity: u32) -> Filled {
-        let room = capacity as usize - 1;
+    /// Leaves over the rules that find a cell full.
+    fn fill(&self, capacity: u32) -> Filled<'_> {
+        let room = capacity - 1;
+        let left_over = self.left_over.iter();
         let mut filled = Filled {
+            placement: self,
             capacity,
             counts: vec![0; self.cell_count],
-            slots: vec![0; self.cell_count * room],
-            left_over: self
-                .left_over
-                .iter()
+            is_kept: Vec::with_capacity(self.order.len()),
+            left_over: left_over
                 .map(|&member| self.rules[member as usize])
                 .collect(),
         };
-        let mut all_cells = &self.cells[..];
-        for &(member, count) in &self.order {
-            let rule = self.rules[member as usize];
-            let (cells, others) = all_cells.split_at(count as usize);
-            all_cells = others;
-            let is_full = |&cell: &u32| filled.counts[cell as usize] as usize == room;
-            if cells.iter().any(is_full) {
-                filled.left_over.push(rule);
-                continue;
-            }
-            for &cell in cells {
-                let count = &mut filled.counts[cell as usize];
-                filled.slots[cell as usize * room + *count as usize] = rule;
-                *count += 1;
+        for (member, cells) in self.members() {
+            let is_kept = cells
+                .iter()
+                .all(|&cell| filled.counts[cell as usize] < room);
+            filled.is_kept.push(is_kept);
+            if is_kept {
+                for &cell in cells {
+                    filled.counts[cell as usize] += 1;
+                }
+            } else {
+                filled.left_over.push(self.rules[member as usize]);
             }
         }
         filled
     }
+
+    /// The members that have cells, in the order in which they are placed, and these cells.
+    fn members(&self) -> impl Iterator<Item = (u32, &[u32])> {
+        self.order.iter().scan(0, |start, &(member, count)| {
+            let cells = &self.cells[*start..*start + count as usize];
+            *start += count as usize;
+            Some((member, cells))
+        })
+    }
 }
 
-/// The rules of each cell.
-struct Filled {
+/// How many rules each cell has, and which rules are left over.
+struct Filled<'a> {
+    placement: &'a Placement<'a>,
     capacity: u32,
-    /// How many rules each cell has.
     counts: Vec<u32>,
-    /// They, with room for all but one of `capacity` in each cell.
-    slots: Vec<u32>,
+    /// For each member that has cells whether they had room for it.
+    is_kept: Vec<bool>,
     left_over: Vec<u32>,
 }
 
-impl Filled {
+impl Filled<'_> {
     /// Shares buckets between cells.
     fn pack(mut self, index: Index) -> Assignment {
-        let room = self.capacity as usize - 1;
-        let lists = self
-            .slots
-            .chunks(room)
-            .zip(&self.counts)
-            .map(|(list, &count)| &list[..count as usize]);
-        let (cells, buckets) = pack(lists, room);
+        let mut start = 0;
+        // Where the list of each cell ends; for now where it starts.
+        let mut ends: Vec<usize> = Vec::with_capacity(self.counts.len());
+        for &count in &self.counts {
+            ends.push(start);
+            start += count as usize;
+        }
+        let mut rules = vec![0; start];
+        let kept = self.placement.members().zip(&self.is_kept);
+        for ((member, cells), _) in kept.filter(|&(_, &is_kept)| is_kept) {
+            for &cell in cells {
+                let end = &mut ends[cell as usize];
+                rules[*end] = self.placement.rules[member as usize];
+                *end += 1;
+            }
+        }
+        let lists = Lists::new(rules, ends);
+        let (cells, buckets) = pack(lists.iter(), self.capacity as usize - 1);
         self.left_over.sort_unstable();
         Assignment {
             index,

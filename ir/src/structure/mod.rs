@@ -37,7 +37,7 @@ pub(crate) mod tree;
 pub(crate) mod windows;
 pub(crate) mod words;
 
-use std::cell::OnceCell;
+use std::cell::{Cell, OnceCell};
 use std::fmt;
 use std::rc::Rc;
 use std::str::FromStr;
@@ -170,6 +170,8 @@ pub(crate) struct Input<'a> {
     pub(crate) effort: Effort,
     /// How much planning may still do.
     pub(crate) work: Work,
+    /// The time of a lookup in the best structure so far, in nanoseconds: what takes longer need not be prepared.
+    pub(crate) least: Cell<f64>,
     /// See [`segments`](Self::segments); the same for all lanes, as are the tests.
     pub(crate) segments: Rc<OnceCell<Result<Segments, Refusal>>>,
     /// See [`comparison`](Self::comparison).
@@ -184,6 +186,14 @@ impl Input<'_> {
     /// The rule of a row.
     pub(crate) fn rule(&self, row: u32) -> &Rule {
         &self.rule_set.rules()[row as usize].rule
+    }
+
+    /// Fails where a lookup of so many nanoseconds or more is not worth it: the best structure so far is quicker.
+    pub(crate) fn is_worth(&self, at_least: f64) -> Result<(), Refusal> {
+        if at_least > self.least.get() {
+            return Err(Refusal::Slower { at_least });
+        }
+        Ok(())
     }
 
     /// The rules flattened, if they differ in one field; computed once.

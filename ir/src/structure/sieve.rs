@@ -14,6 +14,7 @@
 
 use crate::builder::ProgramBuilder;
 use crate::entity::{FieldId, ValueId};
+use crate::field::Field;
 use crate::key::{KeyLayout, Word};
 use crate::program::BinaryOp;
 use crate::rule::{Match, Rule};
@@ -23,6 +24,8 @@ use crate::structure::{Cost, Input};
 
 /// Most words of a sieve. With more, as much is compared as without one.
 const MAX_WORDS: usize = 3;
+/// Buckets by which words are judged.
+const SAMPLE: usize = 1 << 5;
 
 /// How many leading words of each field are compared.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,13 +35,17 @@ pub(crate) struct Sieve {
 
 impl Sieve {
     /// Calls `try_one` with sieves of more and more words, and with the rules, ascending, that each fails to tell apart from
-    /// stronger ones of a bucket. `buckets` are lists of numbers, of rules that `rule` yields, the strongest first.
+    /// stronger ones of a bucket: at most `most_mixed`. `buckets` are lists of numbers, of rules that `rule` yields, the
+    /// strongest first. Which word is added is judged by a sample of the buckets.
     pub(crate) fn for_each<'r>(
         layout: &KeyLayout,
         buckets: &[Vec<u32>],
+        most_mixed: usize,
         rule: impl Fn(u32) -> &'r Rule,
         mut try_one: impl FnMut(Self, Vec<u32>),
     ) {
+        let step = buckets.len().div_ceil(SAMPLE).max(1);
+        let sample: Vec<&[u32]> = buckets.iter().step_by(step).map(Vec::as_slice).collect();
         let mut sieve = Self {
             depths: vec![0; layout.fields().len()],
         };
@@ -47,17 +54,25 @@ impl Sieve {
                 let mut deeper = sieve.clone();
                 deeper.depths[id.index()] += 1;
                 (deeper.depths[id.index()] <= layout.words(id).count()).then(|| {
-                    let mixed = deeper.mixed(layout, buckets, &rule);
+                    let mixed = deeper.mixed(layout, &sample, &rule);
                     (deeper, mixed)
                 })
             });
-            let Some((best, mixed)) = deeper.min_by_key(|(_, mixed)| mixed.len()) else {
+            let Some((best, mut mixed)) = deeper.min_by_key(|(_, mixed)| mixed.len()) else {
                 return;
             };
-            let is_enough = mixed.is_empty();
-            try_one(best.clone(), mixed);
-            if is_enough {
-                return;
+            if step * mixed.len() <= most_mixed {
+                if step > 1 {
+                    let all: Vec<&[u32]> = buckets.iter().map(Vec::as_slice).collect();
+                    mixed = best.mixed(layout, &all, &rule);
+                }
+                let is_enough = mixed.is_empty();
+                if mixed.len() <= most_mixed {
+                    try_one(best.clone(), mixed);
+                }
+                if is_enough {
+                    return;
+                }
             }
             sieve = best;
         }
@@ -67,25 +82,26 @@ impl Sieve {
     fn mixed<'r>(
         &self,
         layout: &KeyLayout,
-        buckets: &[Vec<u32>],
+        buckets: &[&[u32]],
         rule: impl Fn(u32) -> &'r Rule,
     ) -> Vec<u32> {
-        let compared: Vec<FieldId> = layout
+        let compared: Vec<(FieldId, Vec<Word>)> = layout
             .field_ids()
-            .filter(|id| self.depths[id.index()] > 0)
+            .map(|id| (id, self.words(layout, id).collect()))
+            .filter(|(_, words): &(_, Vec<Word>)| !words.is_empty())
             .collect();
         let mut mixed = Vec::new();
         // The ends of the intervals of the rules told apart so far, field by field.
         let mut apart: Vec<(u128, u128)> = Vec::new();
         for bucket in buckets {
             apart.clear();
-            for &number in bucket {
+            for &number in *bucket {
                 let known = apart.len();
-                for &id in &compared {
-                    let wanted = self.condition(layout, id, rule(number));
-                    let field = layout.field(id);
-                    apart.push((wanted.lower(field), wanted.upper(field)));
-                }
+                let ends = compared.iter().map(|(id, words)| {
+                    let condition = &rule(number).matches[id.index()];
+                    rounded(layout.field(*id), words, condition)
+                });
+                apart.extend(ends);
                 let (others, own) = apart.split_at(known);
                 let overlaps = |other: &[(u128, u128)]| {
                     let mut both = other.iter().zip(own);
@@ -102,24 +118,31 @@ impl Sieve {
         mixed
     }
 
+    /// The words of a field that are compared.
+    fn words(&self, layout: &KeyLayout, id: FieldId) -> impl Iterator<Item = Word> + use<> {
+        layout.words(id).take(self.depths[id.index()])
+    }
+
     /// What lanes compare of a field of `rule`.
     fn condition(&self, layout: &KeyLayout, id: FieldId, rule: &Rule) -> Match {
-        let (field, condition) = (layout.field(id), &rule.matches[id.index()]);
-        let words = || layout.words(id).take(self.depths[id.index()]);
-        let (lo, hi) = (condition.lower(field), condition.upper(field));
-        // After the first word whose ends differ, the others run over everything.
-        let is_decisive = |word: &Word| word.of(lo) != word.of(hi);
-        let decisive = words().find(is_decisive).or_else(|| words().last());
-        let Some(Word { shift, .. }) = decisive else {
-            return Match::Any;
-        };
-        let wild = (1 << shift) - 1;
-        let rounded = Match::Range {
-            lo: lo & !wild,
-            hi: hi | wild,
-        };
-        rounded.canonical(field)
+        let words: Vec<Word> = self.words(layout, id).collect();
+        let field = layout.field(id);
+        let (lo, hi) = rounded(field, &words, &rule.matches[id.index()]);
+        Match::Range { lo, hi }.canonical(field)
     }
+}
+
+/// The ends of a condition, rounded outwards to what the leading words of its field can tell.
+fn rounded(field: &Field, words: &[Word], condition: &Match) -> (u128, u128) {
+    let (lo, hi) = (condition.lower(field), condition.upper(field));
+    // After the first word whose ends differ, the others run over everything.
+    let is_decisive = |word: &&Word| word.of(lo) != word.of(hi);
+    let decisive = words.iter().find(is_decisive).or(words.last());
+    let Some(Word { shift, .. }) = decisive else {
+        return (0, field.max());
+    };
+    let wild = (1 << shift) - 1;
+    (lo & !wild, hi | wild)
 }
 
 /// The rules of buckets behind a sieve, and what is verified of the one that a key finds.
@@ -210,10 +233,34 @@ impl Sieved {
     }
 }
 
+/// What finding and verifying one of `rules` takes at least, where lanes compare a word and decide the field that is the dearest
+/// to verify.
+pub(crate) fn least_cost<'r>(
+    layout: &KeyLayout,
+    rules: impl Iterator<Item = &'r Rule> + Clone,
+) -> Cost {
+    let without = |id: FieldId| {
+        let open = |rule: &Rule| {
+            let mut rule = rule.clone();
+            rule.matches[id.index()] = Match::Any;
+            rule
+        };
+        let rules: Vec<Rule> = rules.clone().map(open).collect();
+        ScalarComparison::new(layout, &rules).instructions()
+    };
+    let verify = layout.field_ids().map(without).min_by(f64::total_cmp);
+    Cost {
+        // A word is spread, compared and made a scalar; the lane, the row number; the row to verify.
+        instructions: 2.0 + 5.0 + 5.0 + 6.0 + verify.unwrap_or(0.0),
+        dependent_loads: 2.0,
+        lines: 2.0,
+        table_bytes: 0,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Field;
     use crate::Structure;
     use crate::plan::{Choice, Options, normalise, plan};
     use crate::structure::tests::set;
@@ -233,7 +280,7 @@ mod tests {
         let mut tried = Vec::new();
         let bucket = (0..rules.len() as u32).collect();
         let rule = |number: u32| &rules[number as usize];
-        Sieve::for_each(&layout(), &[bucket], rule, |sieve, mixed| {
+        Sieve::for_each(&layout(), &[bucket], usize::MAX, rule, |sieve, mixed| {
             tried.push((sieve.depths, mixed));
         });
         tried

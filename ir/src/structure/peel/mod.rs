@@ -83,7 +83,11 @@ impl Peel {
         let mut stages = Vec::new();
         while !left.is_empty() && stages.len() < MAX_GROUPS {
             let search = Search::new(input, &ternaries, &left);
-            let Some(settings) = search.cheapest() else {
+            let estimates = search.estimates();
+            if let (true, Some((at_least, _))) = (stages.is_empty(), estimates.first()) {
+                input.is_worth(*at_least)?;
+            }
+            let Some(settings) = search.cheapest(estimates) else {
                 break;
             };
             let group = Group::new(input, &ternaries, &left, &search.word, &settings);
@@ -204,9 +208,7 @@ impl<'a> Search<'a> {
     }
 
     /// The settings of the group that is cheapest together with what it leaves over.
-    fn cheapest(&self) -> Option<Settings> {
-        let mut estimates = self.estimates();
-        estimates.sort_by(|a, b| a.0.total_cmp(&b.0));
+    fn cheapest(&self, estimates: Vec<(f64, Settings)>) -> Option<Settings> {
         let built = estimates.into_iter().take(MOST_BUILT);
         let timed =
             built.filter_map(|(_, settings)| Some((self.built_nanoseconds(&settings)?, settings)));
@@ -228,9 +230,10 @@ impl<'a> Search<'a> {
         self.scale.log2().round() as usize
     }
 
-    /// For each filter and limit on wild bits the best settings, with the time that is estimated from the cells alone.
+    /// For each filter and limit on wild bits the best settings, with the time that is estimated from the cells alone; the
+    /// quickest first.
     fn estimates(&self) -> Vec<(f64, Settings)> {
-        let mut estimates = Vec::new();
+        let mut estimates: Vec<(f64, Settings)> = Vec::new();
         for levels in self.filters() {
             let is_let_in = |&&rule: &&u32| self.ternaries.is_specific(rule, levels);
             let own: Vec<u32> = self.sample.iter().filter(is_let_in).copied().collect();
@@ -243,6 +246,15 @@ impl<'a> Search<'a> {
                 .map(|(_, &own)| own);
             let gathered: Vec<Ternary> = gathered.collect();
             let shut_out = self.sample.len() - own.len();
+            // What cannot be among those that are built is not searched.
+            let least = leaf_cost(&comparison, &self.input.machine, 1, 1);
+            let least = self.with_further(&least, shut_out);
+            estimates.sort_by(|a, b| a.0.total_cmp(&b.0));
+            estimates.truncate(MOST_BUILT);
+            let is_hopeless = |most: f64| least.is_none_or(|least| least > most);
+            if estimates.len() == MOST_BUILT && is_hopeless(estimates[MOST_BUILT - 1].0) {
+                continue;
+            }
             let max_bits = own.len().max(1).ilog2() as usize + 1;
             for max_wild in MAX_WILD {
                 let aim = Aim {
@@ -269,6 +281,7 @@ impl<'a> Search<'a> {
                 estimates.extend(timed.min_by(|a, b| a.0.total_cmp(&b.0)));
             }
         }
+        estimates.sort_by(|a, b| a.0.total_cmp(&b.0));
         estimates
     }
 

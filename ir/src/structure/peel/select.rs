@@ -11,6 +11,7 @@
 //! their copies alone, since another bit can do nothing else to them.
 
 use crate::structure::bits::{Ternary, count_bits};
+use crate::structure::lists::Lists;
 
 /// What the bits shall achieve.
 #[derive(Clone, Copy, Debug)]
@@ -49,18 +50,12 @@ pub(super) fn choose(rules: Vec<Ternary>, out_of: u64, aim: &Aim) -> Vec<Step> {
     };
     let mut steps = Vec::new();
     let (mut chosen, mut given_up) = (0u64, 0);
-    let mut cells = vec![rules];
-    // The rules of all cells that are small enough.
+    // The rules of all cells that are small enough, and the others.
     let mut settled: Vec<Ternary> = Vec::new();
+    let mut cells: Lists<Ternary> = Lists::default();
+    settle_or_add(rules, aim.capacity, &mut settled, &mut cells);
     loop {
-        cells.retain_mut(|cell| {
-            let is_open = cell.len() > aim.capacity;
-            if !is_open {
-                settled.append(cell);
-            }
-            is_open
-        });
-        let placed = settled.len() + cells.iter().map(Vec::len).sum::<usize>();
+        let placed = settled.len() + cells.item_count();
         let over = |blocks: usize| -> usize {
             cells
                 .iter()
@@ -74,7 +69,7 @@ pub(super) fn choose(rules: Vec<Ternary>, out_of: u64, aim: &Aim) -> Vec<Step> {
             given_up,
             overflow,
         });
-        if cells.is_empty() || steps.len() > aim.max_bits {
+        if cells.len() == 0 || steps.len() > aim.max_bits {
             return steps;
         }
         let is_full = |rule: &Ternary| rule.wild(chosen) >= aim.max_wild;
@@ -88,34 +83,47 @@ pub(super) fn choose(rules: Vec<Ternary>, out_of: u64, aim: &Aim) -> Vec<Step> {
         };
         let is_wild = |rule: &Ternary| rule.care >> bit & 1 == 0;
         let is_kept = |rule: &Ternary| !is_wild(rule) || !is_full(rule);
-        let mut dropped = 0;
-        for rules in cells.iter_mut().chain([&mut settled]) {
-            dropped += rules.len();
-            rules.retain(is_kept);
-            dropped -= rules.len();
-        }
-        // A rule had a copy for each combination of its wild bits.
-        given_up += dropped >> aim.max_wild.min(31);
-        let half = |cell: &[Ternary], side: u64| -> Vec<Ternary> {
-            let goes = |rule: &&Ternary| is_wild(rule) || rule.value >> bit & 1 == side;
-            cell.iter().filter(goes).copied().collect()
-        };
-        cells = cells
-            .iter()
-            .flat_map(|cell| [half(cell, 0), half(cell, 1)])
-            .collect();
+        let mut halves = Lists::default();
+        let mut dropped = settled.len() + cells.item_count();
+        settled.retain(is_kept);
+        dropped -= settled.len();
         for i in 0..settled.len() {
             if is_wild(&settled[i]) {
                 settled.push(settled[i]);
             }
         }
+        for cell in cells.iter() {
+            dropped -= cell.iter().filter(|rule| is_kept(rule)).count();
+            for side in [0, 1] {
+                let goes = |rule: &&Ternary| is_wild(rule) || rule.value >> bit & 1 == side;
+                let half = cell.iter().filter(|rule| is_kept(rule)).filter(goes);
+                settle_or_add(half.copied(), aim.capacity, &mut settled, &mut halves);
+            }
+        }
+        cells = halves;
+        // A rule had a copy for each combination of its wild bits.
+        given_up += dropped >> aim.max_wild.min(31);
         chosen |= 1 << bit;
+    }
+}
+
+/// Adds a cell, or what it holds to the `settled` rules where that is small enough.
+fn settle_or_add(
+    cell: impl IntoIterator<Item = Ternary>,
+    capacity: usize,
+    settled: &mut Vec<Ternary>,
+    cells: &mut Lists<Ternary>,
+) {
+    let start = settled.len();
+    settled.extend(cell);
+    if settled.len() - start > capacity {
+        cells.push(settled.drain(start..));
     }
 }
 
 /// How bad the cells would be with each of 64 bits, and how bad they are without another one.
 fn score(
-    cells: &[Vec<Ternary>],
+    cells: &Lists<Ternary>,
     settled: &[Ternary],
     is_full: impl Fn(&Ternary) -> bool,
     badness: impl Fn(u32) -> u64,
@@ -124,7 +132,7 @@ fn score(
     // Another bit makes no settled cell better, but copies the rules that are wild in it.
     let mut scores = settled_cares.map(|cares| settled.len() as u64 - u64::from(cares));
     let mut current = 0;
-    for cell in cells {
+    for cell in cells.iter() {
         let count = cell.len() as u32;
         current += badness(count);
         let cares = count_bits(cell.iter().map(|rule| rule.care));
