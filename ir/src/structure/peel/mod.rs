@@ -70,6 +70,8 @@ const MIN_SHARE: f64 = 0.25;
 const MOST_BUILT: usize = 4;
 /// Most rules that may be left to bit vectors: 16 blocks of 256, for each field.
 const MAX_CLASSED: usize = 4096;
+/// Most rules for which the eager outlook is better.
+const MANY_RULES: usize = 1 << 14;
 /// Rules whose tests stand for those of a group in estimates.
 const SHAPE_SAMPLE: usize = 128;
 
@@ -86,6 +88,28 @@ pub(crate) struct Peel {
     stages: Vec<Stage>,
     rest: Option<Rest>,
 }
+
+/// What rules that are left over are expected to cost, in nanoseconds: smooth in their number, so that the search is not misled
+/// by steps.
+struct Outlook {
+    /// Each of the first two vectors of rules.
+    vector: f64,
+    /// Whenever there are twice as many.
+    doubling: f64,
+}
+
+/// Takes what is told apart cheaply and leaves over the rest. Over the nine ClassBench sets (2026-11-30), batches of acl1_1k,
+/// fw1_1k, ipc1_1k, acl1_10k, fw1_10k and ipc1_10k took 10.8, 17.4, 13.3, 16.6, 18.9 and 36.0 ns with it, and 14.6, 17.4, 14.1, 24.4,
+/// 19.3 and 38.1 ns with the patient one; of fw1_100k and ipc1_100k 81 and 45 ns, and 70 and 30 ns.
+const EAGER: Outlook = Outlook {
+    vector: 1.2,
+    doubling: 1.0,
+};
+/// Takes more rules, with larger leaves, so that fewer groups follow.
+const PATIENT: Outlook = Outlook {
+    vector: 1.8,
+    doubling: 2.6,
+};
 
 /// The rules that are in no group.
 pub(crate) enum Rest {
@@ -116,19 +140,44 @@ impl Rest {
 impl Peel {
     pub(crate) fn prepare(input: &Input<'_>) -> Result<Self, Refusal> {
         let ternaries = Ternaries::new(input);
-        let mut left: Vec<u32> = (0..input.rows.len() as u32).collect();
+        let (likely, other) = if input.rows.len() <= MANY_RULES {
+            (EAGER, PATIENT)
+        } else {
+            (PATIENT, EAGER)
+        };
+        let peel = Self::peeled(input, &ternaries, &likely)?;
+        if input.effort != Effort::Best {
+            return Ok(peel);
+        }
+        let nanoseconds = |peel: &Self| input.machine.nanoseconds(&peel.cost(input));
+        match Self::peeled(input, &ternaries, &other) {
+            Ok(other) if nanoseconds(&other) < nanoseconds(&peel) => Ok(other),
+            _ => Ok(peel),
+        }
+    }
+
+    /// The groups that are found with that outlook, and the cheapest rest.
+    fn peeled(
+        input: &Input<'_>,
+        ternaries: &Ternaries,
+        outlook: &Outlook,
+    ) -> Result<Self, Refusal> {
         let rows = |left: &[u32]| -> Vec<u32> {
             left.iter().map(|&rule| input.rows[rule as usize]).collect()
         };
+        let nanoseconds = |stages: &[Stage], rest: Option<&Rest>| {
+            input.machine.nanoseconds(&cost(input, stages, rest))
+        };
+        let mut left: Vec<u32> = (0..input.rows.len() as u32).collect();
         let mut stages = Vec::new();
-        // What each group has left over, where classes may hold that.
+        // What so many groups leave over, where that may have bit vectors.
         let mut classable = Vec::new();
         while !left.is_empty() && stages.len() < MAX_GROUPS {
-            let search = Search::new(input, &ternaries, &left);
+            let search = Search::new(input, ternaries, outlook, &left);
             let Some(settings) = search.cheapest() else {
                 break;
             };
-            let group = Group::new(input, &ternaries, &left, &search.word, &settings);
+            let group = Group::new(input, ternaries, &left, &search.word, &settings);
             if group.kept.is_empty() {
                 break;
             }
@@ -138,29 +187,26 @@ impl Peel {
                 classable.push((stages.len(), left.clone()));
             }
         }
-        let nanoseconds = |stages: &[Stage], rest: Option<&Rest>| {
-            input.machine.nanoseconds(&cost(input, stages, rest))
+        let blocks = match left.len() {
+            0 => Ok(None),
+            _ => Blocks::prepare(input, &rows(&left)).map(|blocks| Some(Rest::Blocks(blocks))),
         };
-        let mut best = match left.len() {
-            0 => Ok((stages.len(), None)),
-            _ => Blocks::prepare(input, &rows(&left))
-                .map(|blocks| (stages.len(), Some(Rest::Blocks(blocks)))),
-        };
-        let mut least = match &best {
-            Ok((count, rest)) => nanoseconds(&stages[..*count], rest.as_ref()),
-            Err(_) => f64::INFINITY,
-        };
+        let mut best = blocks.map(|rest| (nanoseconds(&stages, rest.as_ref()), stages.len(), rest));
         for (count, left) in classable {
+            let least = best.as_ref().map_or(f64::INFINITY, |best| best.0);
+            if nanoseconds(&stages[..count], None) >= least {
+                continue;
+            }
             let Ok(classes) = Classes::prepare(input, &rows(&left)) else {
                 continue;
             };
             let rest = Some(Rest::Classes(classes));
             let time = nanoseconds(&stages[..count], rest.as_ref());
             if time < least {
-                (least, best) = (time, Ok((count, rest)));
+                best = Ok((time, count, rest));
             }
         }
-        let (count, rest) = best?;
+        let (_, count, rest) = best?;
         stages.truncate(count);
         Ok(Self { stages, rest })
     }
@@ -235,6 +281,7 @@ fn nearer(machine: &Machine, group: Cost, all_bytes: usize) -> Cost {
 struct Search<'a> {
     input: &'a Input<'a>,
     ternaries: &'a Ternaries,
+    outlook: &'a Outlook,
     /// A sample of the rules that are left, and how many there are for each rule of it.
     sample: Vec<u32>,
     scale: f64,
@@ -245,7 +292,12 @@ struct Search<'a> {
 
 impl<'a> Search<'a> {
     /// A search among the rules that are left, at least one.
-    fn new(input: &'a Input<'a>, ternaries: &'a Ternaries, left: &[u32]) -> Self {
+    fn new(
+        input: &'a Input<'a>,
+        ternaries: &'a Ternaries,
+        outlook: &'a Outlook,
+        left: &[u32],
+    ) -> Self {
         let sample = match input.effort {
             Effort::Fast => 512,
             Effort::Balanced => 1024,
@@ -260,6 +312,7 @@ impl<'a> Search<'a> {
         Self {
             input,
             ternaries,
+            outlook,
             scale: left.len() as f64 / sample.len() as f64,
             sample,
             word,
@@ -413,14 +466,10 @@ impl<'a> Search<'a> {
         })
     }
 
-    /// The estimated time for so many rules in further groups: smooth in their number, so that the search is not misled by
-    /// steps. Fitted to the plans of the nine ClassBench sets (2026-11-30).
+    /// The expected time for so many rules in further groups.
     fn further_nanoseconds(&self, rules: f64) -> f64 {
         let blocks = rules / f64::from(self.input.machine.lanes);
-        if blocks <= 2.0 {
-            1.8 * blocks
-        } else {
-            3.6 + 2.6 * (blocks / 2.0).log2()
-        }
+        let Outlook { vector, doubling } = self.outlook;
+        vector * blocks.min(2.0) + doubling * (blocks / 2.0).max(1.0).log2()
     }
 }
