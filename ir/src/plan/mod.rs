@@ -26,6 +26,7 @@ use crate::program::{Inst, Program, Table};
 use crate::rule::Match;
 use crate::rule_set::RuleSet;
 use crate::structure::bucket::Bucket;
+use crate::structure::classes::Classes;
 use crate::structure::direct::Direct;
 use crate::structure::hash::Hash;
 use crate::structure::inline::Inline;
@@ -276,6 +277,7 @@ enum Prepared {
     Radix(Radix),
     Tree(Tree),
     Pipapo(Pipapo),
+    Classes(Classes),
     Linear(Linear),
 }
 
@@ -292,6 +294,7 @@ impl Prepared {
             Structure::Pipapo4 => Self::Pipapo(Pipapo::prepare(input, GroupBits::Four)?),
             Structure::Pipapo8 => Self::Pipapo(Pipapo::prepare(input, GroupBits::Eight)?),
             Structure::Pipapo => Self::Pipapo(Pipapo::prepare(input, GroupBits::BySize)?),
+            Structure::Classes => Self::Classes(Classes::prepare(input, &input.rows)?),
             Structure::Linear => Self::Linear(Linear::prepare(input)?),
         })
     }
@@ -309,6 +312,7 @@ impl Prepared {
             Structure::Bucket => Bucket::floor(input),
             Structure::Peel => peel::FLOOR,
             Structure::Pipapo | Structure::Pipapo4 | Structure::Pipapo8 => Pipapo::floor(input),
+            Structure::Classes => Classes::floor(input),
             Structure::Linear => Linear::floor(input),
         }
     }
@@ -323,6 +327,7 @@ impl Prepared {
             Self::Radix(radix) => radix.cost(),
             Self::Tree(tree) => tree.cost(),
             Self::Pipapo(pipapo) => pipapo.cost(input),
+            Self::Classes(classes) => classes.cost(input),
             Self::Linear(linear) => linear.cost(input),
         }
     }
@@ -337,6 +342,7 @@ impl Prepared {
             Self::Radix(radix) => radix.build(input),
             Self::Tree(tree) => tree.build(input),
             Self::Pipapo(pipapo) => Ok(pipapo.build(input)),
+            Self::Classes(classes) => Ok(classes.build(input)),
             Self::Linear(linear) => Ok(linear.build(input)),
         }
     }
@@ -409,7 +415,7 @@ fn staged_table(program: &Program) -> Option<&Table> {
 
 /// The structures that are considered, those first that are quick to prepare or to refuse. `pipapo` is whichever of
 /// `pipapo4` and `pipapo8` suits each field.
-const ORDER: [Structure; 9] = [
+const ORDER: [Structure; 10] = [
     Structure::Inline,
     Structure::Direct,
     Structure::Hash,
@@ -418,6 +424,7 @@ const ORDER: [Structure; 9] = [
     Structure::Peel,
     Structure::Bucket,
     Structure::Linear,
+    Structure::Classes,
     Structure::Pipapo,
 ];
 

@@ -63,7 +63,11 @@ pub(crate) struct Radix {
 
 impl Radix {
     pub(crate) fn prepare(input: &Input<'_>) -> Result<Self, Refusal> {
-        let segments = input.segments()?;
+        Self::of(input, input.segments()?)
+    }
+
+    /// The best index of `segments`.
+    pub(crate) fn of(input: &Input<'_>, segments: &Segments) -> Result<Self, Refusal> {
         let finest = Index::finest(input, segments);
         let mut best: Option<(f64, Self)> = None;
         let mut crowd = 0;
@@ -113,9 +117,15 @@ impl Radix {
             return Ok(empty(input));
         }
         let segments = input.segments()?;
-        let stretches = self.index.stretches(segments.lasts());
         let mut b = input.program();
-        let (x, cell) = self.index.emit(&mut b);
+        let found = self.emit(&mut b, segments);
+        Ok(segments.finish(input, b, found))
+    }
+
+    /// Emits the search; yields what the segment that the key is in has.
+    pub(crate) fn emit(&self, b: &mut ProgramBuilder, segments: &Segments) -> ValueId {
+        let stretches = self.index.stretches(segments.lasts());
+        let (x, cell) = self.index.emit(b);
         let (runs, tree) = if self.is_direct {
             let runs = stretches
                 .into_iter()
@@ -133,10 +143,7 @@ impl Radix {
             (trees.runs, b.load(row, 0, None))
         };
         let loaded = Some((self.index.word, x));
-        let found = self
-            .forest
-            .emit(&mut b, segments, &runs, Some(tree), loaded);
-        Ok(segments.finish(input, b, found))
+        self.forest.emit(b, segments, &runs, Some(tree), loaded)
     }
 }
 

@@ -14,6 +14,9 @@
 //! **Prefix.** Where nothing matches outside an aligned block of values, the segments are those of the block alone, and the
 //! leading bits that all its values have are compared once ([`Common`]). So are the bits that all rules want of other fields.
 //!
+//! **Classes.** [`classes`](crate::structure::classes) makes segments of a field of its own, with the number of a class as
+//! the result of each ([`Segments::of_classes`]). Then every segment has one, and nothing is known of other fields.
+//!
 //! Invariants: segments are sorted, there is at least one, neighbours differ in their results, the last one ends with the block.
 
 use std::cmp::Reverse;
@@ -23,10 +26,10 @@ use crate::builder::ProgramBuilder;
 use crate::entity::{FieldId, ValueId};
 use crate::field::Field;
 use crate::key::{KeyLayout, Word};
-use crate::program::{MISS, Program};
+use crate::program::{Column, MISS, Program};
 use crate::rule::{Match, prefix_mask};
 use crate::structure::common::Common;
-use crate::structure::compare::Comparison;
+use crate::structure::compare::{Comparison, result_column};
 use crate::structure::{Cost, Input, Refusal};
 
 /// The segments of the field in which rules differ.
@@ -38,6 +41,8 @@ pub(crate) struct Segments {
     prefix_bits: u8,
     lasts: Vec<u128>,
     rows: Vec<u32>,
+    /// How many classes there are, where `rows` are numbers of classes.
+    classes: Option<u32>,
     words: Vec<Word>,
 }
 
@@ -59,6 +64,7 @@ impl Segments {
                 prefix_bits: 0,
                 lasts: vec![layout.field(FieldId::new(0)).max()],
                 rows: vec![MISS],
+                classes: None,
                 words: Vec::new(),
             });
         }
@@ -104,11 +110,33 @@ impl Segments {
             prefix_bits: 0,
             lasts,
             rows,
+            classes: None,
             words: Vec::new(),
         };
         segments.strip_prefix(layout.field(field));
         segments.choose_words(layout);
         Ok(segments)
+    }
+
+    /// Segments of all values of a field, each with its class, out of so many.
+    pub(crate) fn of_classes(
+        layout: &KeyLayout,
+        field: FieldId,
+        lasts: Vec<u128>,
+        of_segment: Vec<u32>,
+        classes: u32,
+    ) -> Self {
+        let mut segments = Self {
+            field,
+            settled: Vec::new(),
+            prefix_bits: 0,
+            lasts,
+            rows: of_segment,
+            classes: Some(classes),
+            words: Vec::new(),
+        };
+        segments.choose_words(layout);
+        segments
     }
 
     /// Leaves out what lies outside the smallest aligned block of values with all that match.
@@ -157,9 +185,23 @@ impl Segments {
         &self.lasts
     }
 
-    /// The row of each segment, or [`MISS`].
+    /// The row of each segment, or [`MISS`]; or its class.
     pub(crate) fn rows(&self) -> &[u32] {
         &self.rows
+    }
+
+    /// The column of the rows or classes of `width` segments, behind `columns` others as wide.
+    pub(crate) fn result_column(&self, columns: u32, width: u32) -> Column {
+        let rows = result_column(columns, width, width);
+        match self.classes {
+            None => rows,
+            Some(classes) => Column {
+                name: "class".into(),
+                max: u64::from(classes) - 1,
+                is_result: false,
+                ..rows
+            },
+        }
     }
 
     /// The field.

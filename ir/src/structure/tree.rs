@@ -29,7 +29,7 @@ use crate::builder::ProgramBuilder;
 use crate::entity::{TableId, ValueId};
 use crate::key::Word;
 use crate::program::{BinaryOp, Column, Program, Table};
-use crate::structure::compare::{End, lexicographic, result_column};
+use crate::structure::compare::{End, lexicographic};
 use crate::structure::segments::Segments;
 use crate::structure::{Cost, Input, Refusal, empty};
 use crate::table::TableWriter;
@@ -53,7 +53,11 @@ pub(crate) struct Tree {
 
 impl Tree {
     pub(crate) fn prepare(input: &Input<'_>) -> Result<Self, Refusal> {
-        let segments = input.segments()?;
+        Ok(Self::of(input, input.segments()?))
+    }
+
+    /// The best tree over `segments`.
+    pub(crate) fn of(input: &Input<'_>, segments: &Segments) -> Self {
         let lanes = u32::from(input.machine.lanes);
         // Vectors of a node and of a leaf: small ones compare little, large ones make few levels.
         let [first, others @ ..] = [(1, 1), (1, 2), (2, 1), (2, 2)].map(|(node, leaf)| {
@@ -72,13 +76,13 @@ impl Tree {
             }
         });
         let nanoseconds = |tree: &Self| input.machine.nanoseconds(&tree.cost());
-        Ok(others.into_iter().fold(first, |best, other| {
+        others.into_iter().fold(first, |best, other| {
             if nanoseconds(&other) < nanoseconds(&best) {
                 other
             } else {
                 best
             }
-        }))
+        })
     }
 
     pub(crate) fn cost(&self) -> Cost {
@@ -91,9 +95,14 @@ impl Tree {
         }
         let segments = input.segments()?;
         let mut b = input.program();
-        let all = 0..segments.len() as u32;
-        let found = self.forest.emit(&mut b, segments, &[all], None, None);
+        let found = self.emit(&mut b, segments);
         Ok(segments.finish(input, b, found))
+    }
+
+    /// Emits the search; yields what the segment that the key is in has.
+    pub(crate) fn emit(&self, b: &mut ProgramBuilder, segments: &Segments) -> ValueId {
+        let all = 0..segments.len() as u32;
+        self.forest.emit(b, segments, &[all], None, None)
     }
 }
 
@@ -132,7 +141,7 @@ impl Forest {
     }
 
     /// The columns of a level: a last value, word for word, and in leaves the row.
-    fn columns(&self, level: usize) -> Vec<Column> {
+    fn columns(&self, level: usize, segments: &Segments) -> Vec<Column> {
         let (width, words) = (self.width(level), self.words.len() as u32);
         let mut columns: Vec<Column> = (0u32..)
             .zip(&self.words)
@@ -146,7 +155,7 @@ impl Forest {
             })
             .collect();
         if self.is_leaf(level) {
-            columns.push(result_column(words, width, width));
+            columns.push(segments.result_column(words, width));
         }
         columns
     }
@@ -257,7 +266,7 @@ impl Forest {
         } else {
             format!("nodes {level}")
         };
-        let mut table = TableWriter::new(&name, self.columns(level), runs.len() * nodes);
+        let mut table = TableWriter::new(&name, self.columns(level, segments), runs.len() * nodes);
         let mut numbers = Vec::new();
         for (tree, run) in runs.iter().enumerate() {
             let last = run.end as usize - 1;

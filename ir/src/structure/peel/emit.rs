@@ -1,14 +1,14 @@
 //! The code and the tables of `peel`, and what they cost.
 
+use super::Rest;
 use super::group::Group;
 use super::leaves::Leaves;
 use crate::builder::ProgramBuilder;
 use crate::entity::ValueId;
 use crate::plan::{Machine, Pext};
-use crate::program::{BinaryOp, Inst, MISS, Program, Table};
+use crate::program::{BinaryOp, Column, Inst, MISS, Program, Table};
 use crate::structure::bits::Index;
 use crate::structure::compare::{Comparison, Splats, result_column};
-use crate::structure::linear::Blocks;
 use crate::structure::{Cost, Input};
 use crate::table::{TableWriter, flat};
 
@@ -27,9 +27,8 @@ pub(super) struct Stage {
 
 impl Stage {
     pub(super) fn new(input: &Input<'_>, group: Group) -> Self {
-        let rule = |&rule: &u32| input.rule(input.rows[rule as usize]);
         Self {
-            comparison: Comparison::new(input.layout(), group.kept.iter().map(rule)),
+            comparison: comparison(input, &group.kept),
             capacity: group.capacity,
             leaves: Leaves::pack(&group.cells, group.capacity),
             index: group.index,
@@ -78,11 +77,10 @@ impl Stage {
     fn leaf_table(&self, input: &Input<'_>, rows: usize) -> Table {
         let capacity = self.capacity as u32;
         let mut columns = self.comparison.columns(capacity);
-        columns.push(result_column(
-            self.comparison.column_count(),
-            capacity,
-            capacity,
-        ));
+        columns.push(Column {
+            offset: self.comparison.rule_bytes() * capacity,
+            ..result_column(0, capacity, capacity)
+        });
         let mut table = TableWriter::new("leaves", columns, rows);
         let mut numbers = Vec::new();
         for (leaf, rules) in self.leaves.leaves.iter().enumerate() {
@@ -125,6 +123,15 @@ impl Stage {
     }
 }
 
+/// The tests of the rules at these positions in [`Input::rows`].
+pub(super) fn comparison(input: &Input<'_>, rules: &[u32]) -> Comparison {
+    let rules = rules.iter();
+    let rules = rules.map(|&rule| input.rule(input.rows[rule as usize]));
+    let mut comparison = Comparison::new(input.layout(), rules);
+    comparison.is_narrow = true;
+    comparison
+}
+
 /// What the way from an index to a leaf costs, without the index.
 pub(super) fn path_cost(table_bytes: usize) -> Cost {
     Cost {
@@ -142,8 +149,7 @@ pub(super) fn leaf_cost(
     blocks: usize,
     leaves: usize,
 ) -> Cost {
-    let row_bytes =
-        (comparison.column_count() as usize + 1) * 4 * usize::from(machine.lanes) * blocks;
+    let row_bytes = (comparison.rule_bytes() as usize + 4) * usize::from(machine.lanes) * blocks;
     Cost {
         // The address; for each block three for the masked minimum.
         instructions: blocks as f64 * (comparison.block_cost().instructions + 3.0) + 3.0,
@@ -154,7 +160,7 @@ pub(super) fn leaf_cost(
 }
 
 /// The program: all groups, then the rest, the smallest row of all.
-pub(super) fn build(input: &Input<'_>, stages: &[Stage], rest: Option<&Blocks>) -> Program {
+pub(super) fn build(input: &Input<'_>, stages: &[Stage], rest: Option<&Rest>) -> Program {
     let mut b = input.program();
     let mut splats = Splats::default();
     let miss = b.constant(MISS.into());
@@ -171,7 +177,10 @@ pub(super) fn build(input: &Input<'_>, stages: &[Stage], rest: Option<&Blocks>) 
     }
     let mut found = b.inst(Inst::HorizontalMin { a: best });
     if let Some(rest) = rest {
-        let row = rest.emit(input, &mut b, &mut splats, "rest");
+        let row = match rest {
+            Rest::Blocks(blocks) => blocks.emit(input, &mut b, &mut splats, "rest"),
+            Rest::Classes(classes) => classes.emit(input, &mut b),
+        };
         found = b.binary(BinaryOp::Min, found, row);
     }
     input.finish(b, found)

@@ -21,9 +21,6 @@
 //!   blocks of such a length;
 //! - sizes, places and masks are constants of the code, and tables that are small lie behind it.
 //!
-//! Of a conjunction in vector registers only which numbers are not zero is kept; the first of these is computed again by
-//! scalar loads, from lines that have just been read. It costs a few instructions and spares moving lanes about.
-//!
 //! Example: 10.0.0.4/31 . 80 and 10.0.0.6/31 . 443 in groups of 4 bits. Both rules want 10.0.0 and 0 in the high nibble of
 //! the last byte: 28 bits that are compared, as is the high nibble of the port. Four groups are left. The row of nibble 4 of
 //! the address is 01, that of 5 too, those of 6 and 7 are 10, all others 00; the rows of the port's nibbles are 01 for 0, 5
@@ -139,7 +136,7 @@ impl Pipapo {
             sum = sum + stage.cost(before);
             let found = of_maps.next();
             let of_pieces = match next {
-                None => stage.rules_bytes(),
+                None => stage.shape.rules_bytes(),
                 Some(next) => {
                     sum.instructions += 4.0 * stage.group_count() as f64;
                     sum.instructions += MAPPED_PIECE * found.unwrap_or_default();

@@ -4,7 +4,8 @@
 
 use crate::entity::FieldId;
 use crate::field::ByteOrder;
-use crate::program::{Column, Table};
+use crate::program::Table;
+use crate::structure::bit_rows::{MAX_BLOCK, MAX_NARROW, Selector, Shape};
 use crate::structure::pipapo::GroupBits;
 use crate::structure::{Cost, Input, bits};
 
@@ -12,12 +13,8 @@ use crate::structure::{Cost, Input, bits};
 const MAX_EIGHT_BIT_BYTES: u64 = 2 << 20;
 /// What a map between two stages costs in numbers anded: going through its input, and one piece that matches.
 const MAP_WORK: u64 = 100 * 8;
-/// Most numbers of a row that one scalar tells apart.
-const MAX_BLOCK: usize = 64;
-/// The same behind a map, where a block is visited only if a bit of it is set.
+/// Most numbers of a block behind a map, where it is visited only if a bit of it is set.
 const MAX_LATER_BLOCK: usize = 32;
-/// Most pieces that a scalar holds, with a bit to spare that says that there is none.
-const MAX_NARROW: u64 = 63;
 
 /// 4 or 8 bits of a field.
 #[derive(Clone, Copy, Debug)]
@@ -27,9 +24,9 @@ pub(super) struct Group {
     /// The lowest of its bits in the field's value.
     shift: u8,
     /// How many there are: 4 or 8.
-    pub(super) bits: u8,
+    bits: u8,
     /// The byte of the key that they are in.
-    pub(super) offset: u16,
+    offset: u16,
 }
 
 impl Group {
@@ -43,8 +40,17 @@ impl Group {
     }
 
     /// Its first bit in the byte of the key.
-    pub(super) fn shift_in_byte(self) -> u8 {
+    fn shift_in_byte(self) -> u8 {
         self.shift % 8
+    }
+
+    /// What says which of its rows counts.
+    pub(super) fn selector(self) -> Selector {
+        Selector::Key {
+            offset: self.offset,
+            shift: self.shift_in_byte(),
+            bits: self.bits,
+        }
     }
 }
 
@@ -53,15 +59,6 @@ pub(super) struct Agreed {
     pub(super) offset: u16,
     pub(super) care: u8,
     pub(super) value: u8,
-}
-
-/// How the bits of a row lie.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Shape {
-    /// One number of 4 or 8 bytes.
-    Narrow { bytes: u8 },
-    /// So many blocks of so many numbers of 32 bits.
-    Blocks { blocks: usize, numbers: usize },
 }
 
 /// Fields that are looked up together.
@@ -81,19 +78,11 @@ pub(super) struct Stage {
 impl Stage {
     /// Numbers of 32 bits of one row.
     pub(super) fn numbers(&self) -> usize {
-        match self.shape {
-            Shape::Narrow { bytes } => usize::from(bytes) / 4,
-            Shape::Blocks { blocks, numbers } => blocks * numbers,
-        }
+        self.shape.numbers()
     }
 
     pub(super) fn group_count(&self) -> usize {
         self.groups.len()
-    }
-
-    /// Bytes of the rows of verdicts, one for each piece that a row has room for.
-    pub(super) fn rules_bytes(&self) -> usize {
-        self.numbers().saturating_mul(32 * 4)
     }
 
     /// Bytes of the map to `next`: a number and its bits, as often as a rule may need, for each such piece.
@@ -124,40 +113,28 @@ impl Stage {
 
     /// What a lookup costs; `found` is how many pieces match before the map that this stage is behind, if it is.
     pub(super) fn cost(&self, found: Option<f64>) -> Cost {
-        let groups = self.groups.len() as f64;
-        let numbers = self.numbers() as f64;
-        let values: usize = self.groups.iter().map(|group| group.values()).sum();
-        let table_bytes = values.saturating_mul(4 * self.numbers());
-        let Shape::Blocks { blocks, .. } = self.shape else {
-            // The byte of the key, or half of it, and the row of each group.
-            let of_group = |group: &Group| if group.bits == 8 { 2.0 } else { 3.5 };
-            return Cost {
-                instructions: self.groups.iter().map(of_group).sum(),
-                dependent_loads: 0.0,
-                lines: groups,
-                table_bytes,
-            };
+        // What finds the row of each group: the byte of the key, or half of it, and the row. A stage behind a map looks at the
+        // blocks of its rows in which the map set bits.
+        let (of_byte, of_half, share) = match self.shape {
+            Shape::Narrow { .. } => (2.0, 3.5, 1.0),
+            Shape::Blocks { blocks, .. } => {
+                let share = |found: f64| (found.max(1.0) / blocks as f64).min(1.0);
+                (5.0, 7.0, found.map_or(1.0, share))
+            }
         };
-        // What finds the row of each group; a load of a vector for each 8 numbers, and five instructions for what was not zero;
-        // two for the address of each row in a block. A stage behind a map looks at the blocks of its rows in which the map set bits.
-        let blocks = blocks as f64;
-        let share = found.map_or(1.0, |found| (found.max(1.0) / blocks).min(1.0));
-        let vectors = (numbers / 8.0).ceil();
-        let of_group = |group: &Group| if group.bits == 8 { 5.0 } else { 7.0 };
-        Cost {
-            instructions: groups * share * (vectors + 2.0 * blocks)
-                + self.groups.iter().map(of_group).sum::<f64>()
-                + 5.0 * vectors
-                + 3.0,
-            dependent_loads: 0.0,
-            lines: groups * (share * numbers / 16.0).max(1.0),
-            table_bytes,
-        }
+        let of_group = |group: &Group| if group.bits == 8 { of_byte } else { of_half };
+        let values: usize = self.groups.iter().map(|group| group.values()).sum();
+        let rows = Cost {
+            instructions: self.groups.iter().map(of_group).sum(),
+            table_bytes: values.saturating_mul(self.shape.row_bytes()),
+            ..Cost::default()
+        };
+        rows + self.shape.cost(self.groups.len(), share)
     }
 
     /// The rows of each group.
     pub(super) fn tables(&self, input: &Input<'_>) -> Vec<Table> {
-        let row_bytes = 4 * self.numbers();
+        let row_bytes = self.shape.row_bytes();
         let empty = |group: &Group| vec![0; group.values() * row_bytes];
         let mut data: Vec<Vec<u8>> = self.groups.iter().map(empty).collect();
         // Pieces that allow every value of a group are set in all rows at the end: there may be many.
@@ -198,29 +175,10 @@ impl Stage {
     }
 
     fn table(&self, input: &Input<'_>, group: Group, data: Vec<u8>) -> Table {
-        let (bytes, count) = match self.shape {
-            Shape::Narrow { bytes } => (bytes, 1),
-            Shape::Blocks { numbers, .. } => (4, numbers as u32),
-        };
         let field = input.layout().field(self.fields[group.field]).name();
         let last = group.shift + group.bits - 1;
-        let column = Column {
-            name: "pieces".into(),
-            offset: 0,
-            bytes,
-            count,
-            max: match self.shape {
-                Shape::Narrow { .. } => (1 << self.pieces) - 1,
-                Shape::Blocks { .. } => u32::MAX.into(),
-            },
-            is_result: false,
-        };
-        Table {
-            name: format!("{field} bits {last}..{}", group.shift).into(),
-            row_bytes: u32::from(bytes) * count,
-            columns: vec![column],
-            data: data.into(),
-        }
+        let name = format!("{field} bits {last}..{}", group.shift);
+        self.shape.table(name.into(), "pieces", self.pieces, data)
     }
 
     /// Calls `f` with the position of each piece, that of its rule among the rules that can win, and (care, value) of each
@@ -301,8 +259,7 @@ pub(super) fn stages(input: &Input<'_>, bits: GroupBits) -> Vec<Stage> {
     if let [only] = &mut stages[..]
         && only.pieces <= MAX_NARROW
     {
-        let bytes = if only.pieces < 32 { 4 } else { 8 };
-        only.shape = Shape::Narrow { bytes };
+        only.shape = Shape::narrow(only.pieces);
     }
     stages
 }
@@ -337,10 +294,7 @@ fn stage(
 ) -> Stage {
     let layout = input.layout();
     let pieces = total(counts);
-    let lanes = usize::from(input.machine.lanes);
-    let vectors = usize::try_from(pieces.div_ceil(32 * lanes as u64)).unwrap_or(usize::MAX);
-    let most = if is_first { MAX_BLOCK } else { MAX_LATER_BLOCK } / lanes;
-    let blocks = vectors.div_ceil(most);
+    let max_block = if is_first { MAX_BLOCK } else { MAX_LATER_BLOCK };
     // As Linux counts them, in units of 256 bits.
     let row_bytes = pieces.div_ceil(256).saturating_mul(32);
     let mut groups = Vec::new();
@@ -387,10 +341,7 @@ fn stage(
         rule_numbers: rule_numbers(counts),
         groups,
         agreed: agreed.collect(),
-        shape: Shape::Blocks {
-            blocks,
-            numbers: vectors.div_ceil(blocks) * lanes,
-        },
+        shape: Shape::blocks(pieces, input.machine.lanes, max_block),
     }
 }
 
