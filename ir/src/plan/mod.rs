@@ -6,8 +6,11 @@
 //! ```
 //!
 //! Preparing may be dear, so structures that are quick to prepare go first, and one whose *floor*, what any program of it
-//! costs at least, is above the best estimate so far is not prepared at all. The search for the indexes of
-//! `bucket`, the dearest, draws on a budget of work; the others do a bounded number of steps for each rule. The decision, with the losers' estimates and the reasons of those that cannot serve, is kept beside the program.
+//! costs at least, is above the best estimate so far is not prepared at all. `peel` and `bucket`, the dearest, learn more while
+//! they search, and give up where the groups so far, and what is expected for the rules that these leave over, are no better
+//! than that estimate: then they are among the losers without one of their own. The search for the indexes of `bucket`
+//! draws on a budget of work; the others do a bounded number of steps for each rule. The decision, with the losers' estimates
+//! and the reasons of those that cannot serve, is kept beside the program.
 //! Plans depend on the rules and the options alone, never on a clock or on chance: the same input gives the same program.
 
 mod calibration;

@@ -83,6 +83,41 @@ fn floors_hold_for_sets_of_all_kinds() {
     }
 }
 
+#[test]
+fn what_is_given_up_in_the_middle_would_not_have_been_chosen() {
+    for rules in sets_of_all_kinds() {
+        let options = Options::default();
+        let input = normalise(&rules, &options);
+        let alone = Structure::ALL.into_iter().filter_map(|structure| {
+            let ready = Prepared::new(structure, &input).ok()?;
+            Some(options.machine.nanoseconds(&ready.cost(&input)))
+        });
+        let least = alone.fold(f64::INFINITY, f64::min);
+        let plan = plan(&rules, &options).unwrap();
+        let decision = plan.decision();
+        let chosen = |c: &&Candidate| c.structure == decision.structure();
+        let chosen = decision.candidates().iter().find(chosen).unwrap();
+        let taken = chosen.estimate.as_ref().unwrap().nanoseconds;
+        assert!(taken <= least, "{least}\n{decision}");
+    }
+}
+
+#[test]
+fn a_structure_that_is_beaten_is_given_up_in_the_middle() {
+    let rules = mixed(&(0..700).map(|i| (i * 83, i * 59)).collect::<Vec<_>>());
+    let input = normalise(&rules, &Options::default());
+    for structure in [Structure::Bucket, Structure::Peel] {
+        let floor = Prepared::floor(structure, &input);
+        let floor = input.machine.nanoseconds(&floor);
+        input.least.set(floor + 0.1);
+        let prepared = Prepared::new(structure, &input);
+        assert!(
+            matches!(prepared, Err(Refusal::Slower { at_least }) if at_least > floor),
+            "{structure}"
+        );
+    }
+}
+
 /// The number of `pext` in the program of each structure that holds the rules, all together.
 fn pexts(rules: &RuleSet, pext: Pext) -> usize {
     let machine = Machine {

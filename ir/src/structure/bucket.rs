@@ -331,13 +331,15 @@ impl Group {
         }
         let comparison = Comparison::new(input.layout(), kept.iter().map(rule));
         let group = Self::new(&input.machine, Tests::Lanes(comparison), assignment);
-        let sieved = before + least_sieved;
-        Ok(Some((group.or_sieve(input, kept, sieved), cost)))
+        Ok(Some((
+            group.or_sieve(input, kept, before, least_sieved),
+            cost,
+        )))
     }
 
-    /// This group of the rules `kept`, or one whose lanes are a sieve if that is cheaper. All groups take `least` or more with
-    /// one, and its index.
-    fn or_sieve(mut self, input: &Input<'_>, kept: Vec<u32>, mut least: Cost) -> Self {
+    /// This group of the rules `kept`, or one whose lanes are a sieve if that is cheaper. Behind its index any sieve takes
+    /// `least` or more, and the groups before this one take `earlier`.
+    fn or_sieve(mut self, input: &Input<'_>, kept: Vec<u32>, earlier: Cost, least: Cost) -> Self {
         let rule = |number: u32| input.rule(input.rows[number as usize]);
         // A sieve compares a word at least.
         if self.tests.lanes().words() < 2 {
@@ -352,9 +354,10 @@ impl Group {
         };
         let before = self.cost(&self.tests, &input.machine);
         let left = self.assignment.left_over.len();
-        least = least + self.assignment.index.cost(input.machine.pext);
-        least.table_bytes += LEAST_SIEVED_BYTES * kept.len();
-        if input.is_worth(nanoseconds(&least, left)).is_err() {
+        let mut least = least + self.assignment.index.cost(input.machine.pext);
+        least.table_bytes = LEAST_SIEVED_BYTES * kept.len();
+        let at_least = nanoseconds(&(earlier + least), left);
+        if input.is_worth(at_least).is_err() {
             return self;
         }
         let mut best = (nanoseconds(&before, left), None);
@@ -364,6 +367,9 @@ impl Group {
             kept.len() / MIXED_SHARE,
             rule,
             |sieve, mixed| {
+                if nanoseconds(&least, left + mixed.len()) >= best.0 {
+                    return;
+                }
                 let rows: Vec<u32> = kept
                     .iter()
                     .filter(|number| mixed.binary_search(number).is_err())
