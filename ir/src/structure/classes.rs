@@ -123,10 +123,15 @@ impl Classes {
             }
         }
         products.sort_by_key(|product| product.bits.len());
+        // Where rows are scalars, there is nothing to gain.
+        let max_joined = match shape {
+            Shape::Narrow { .. } => 0,
+            Shape::Blocks { .. } => MAX_JOINED,
+        };
         let mut joined: Vec<Product> = Vec::new();
         for product in products {
             match joined.pop() {
-                Some(last) if last.joined_bytes(&product, shape) <= MAX_JOINED => {
+                Some(last) if last.joined_bytes(&product, shape) <= max_joined => {
                     joined.push(last.join(product, shape));
                 }
                 last => joined.extend(last.into_iter().chain([product])),

@@ -9,11 +9,6 @@ fn names_that_nobody_knows_or_that_are_not_built_yet_are_errors() {
         ("--engine", "avx3", "there is no engine `avx3`"),
         ("--engine", "neon", "engine `neon` is not built yet"),
         ("--structure", "trie", "there is no structure `trie`"),
-        (
-            "--structure",
-            "classes",
-            "structure `classes` is not built yet",
-        ),
     ] {
         for (tool, args) in [
             (PKTJIT, &["classify", rules.name(), "1 1 1 1 1"][..]),

@@ -37,6 +37,11 @@
 //! chain of loads cost more than they did: 31 instead of 20 ns on `fw1_1k`, 38 instead of 23 on `fw1_10k`, 15 instead
 //! of 11.5 on `acl1_1k` (AMD EPYC, 8 lanes, 2026-11-30).
 //!
+//! **Updates** of a live list are not there, and nothing here is in their way. A cell names its leaf by a number, a leaf never
+//! changes, and no leaf has an order: a rule would be added by writing a new leaf behind the others and then its number into the
+//! cells, one aligned store each, and be deleted likewise, with what it had covered in the cells written anew. That takes
+//! row numbers with gaps, room behind the leaves, and tables that may be written.
+//!
 //! Sources: independent groups by which fields are wide are EffiCuts' separable trees (Vamanan et al., 2010), bits anywhere in the
 //! key instead of cuts are those of modular classification (Woo, 2000) and ByteCuts (Daly and Torng, 2018). Leaves that are
 //! compared at once and one minimum over all groups are ours.
@@ -70,6 +75,8 @@ const MIN_SHARE: f64 = 0.25;
 const MOST_BUILT: usize = 4;
 /// Most rules that may be left to bit vectors: 16 blocks of 256, for each field.
 const MAX_CLASSED: usize = 4096;
+/// Most rules for which both outlooks are tried with balanced effort: there it takes few milliseconds.
+const FEW_RULES: usize = 1 << 11;
 /// Most rules for which the eager outlook is better.
 const MANY_RULES: usize = 1 << 14;
 /// Rules whose tests stand for those of a group in estimates.
@@ -146,7 +153,12 @@ impl Peel {
             (PATIENT, EAGER)
         };
         let peel = Self::peeled(input, &ternaries, &likely)?;
-        if input.effort != Effort::Best {
+        let tries_both = match input.effort {
+            Effort::Fast => false,
+            Effort::Balanced => input.rows.len() <= FEW_RULES,
+            Effort::Best => true,
+        };
+        if !tries_both {
             return Ok(peel);
         }
         let nanoseconds = |peel: &Self| input.machine.nanoseconds(&peel.cost(input));
