@@ -18,6 +18,7 @@ use pktjit_fuzz::r#gen::lists::Rule;
 use super::Peer;
 use crate::measure::BATCH;
 
+// SAFETY: the signatures are those of `acl.c`. Those that take nothing but numbers may be called whatever these are.
 unsafe extern "C" {
     safe fn acl_start(huge_pages: bool, mib: u32) -> i32;
     safe fn acl_new(number: u32, rules: u32) -> Option<NonNull<c_void>>;

@@ -209,8 +209,12 @@ impl Row {
         let named = rows.iter().filter(|row| row.name == name).copied();
         let named: Vec<Self> = named.collect();
         let Some(first) = named.first() else {
-            let mut names: Vec<&str> = rows.iter().map(|row| row.name).collect();
-            names.dedup();
+            let mut names: Vec<&str> = Vec::new();
+            for row in rows {
+                if !names.contains(&row.name) {
+                    names.push(row.name);
+                }
+            }
             let names = names.join(", ");
             return Err(format!("there is no row `{name}`; the rows are {names}"));
         };
