@@ -11,7 +11,7 @@ mod tree;
 
 pub use bisect::Bisect;
 pub use compiled::{RawCall, SafeCall};
-pub use hash::ExactHash;
+pub use hash::{CalledHash, ExactHash};
 pub use pipapo::Pipapo;
 pub use tree::{FieldValue, FirstFieldTree};
 
