@@ -104,7 +104,9 @@ pub fn run(row: &Row, settings: &Settings, done: Done<'_>) -> Result<(), Box<dyn
 fn peers<'a>(row: &Row, set: &Set) -> impl Iterator<Item = Contender<'a>> {
     let pipapo = || Contender::build(|| Pipapo::new(&set.rules));
     let pipapo = (row.rules <= MOST_PIPAPO_RULES).then(pipapo);
-    pipapo.into_iter().chain(hash(set))
+    pipapo
+        .into_iter()
+        .chain(hash(set).into_iter().flatten().take(1))
 }
 
 fn nanoseconds(time: Duration) -> f64 {

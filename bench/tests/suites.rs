@@ -340,6 +340,7 @@ fn results_have_exactly_the_fixed_fields_in_every_suite() {
         "rbtree",
         "bisect",
         "hash",
+        "hash-call",
         "pipapo-scalar",
         "tss",
         "floor",

@@ -1,8 +1,11 @@
 //! A hash map of exact keys: hashbrown's open addressing with foldhash, both the fastest of their kind that are in wide use.
 //!
-//! The length of a key is a constant of the type, so that hashing and comparing are unrolled.
+//! The length of a key is a constant of the type, so that hashing and comparing are unrolled. [`ExactHash`] is compiled into the
+//! loop that asks it, which is the best that a program can do that knows its keys; [`CalledHash`] is the same map behind a
+//! function pointer, as pktjit is and as an embedder has it that decides at run time what to ask.
 
 use std::hash::{Hash, Hasher};
+use std::hint::black_box;
 
 use hashbrown::{Equivalent, HashMap};
 use pktjit::MISS;
@@ -59,6 +62,20 @@ impl<const N: usize> ExactHash<N> {
             map: keys.map(Stored).zip(0..).collect(),
         }
     }
+
+    #[inline]
+    fn get(&self, key: &[u8]) -> u32 {
+        let Some(key) = key.first_chunk() else {
+            return MISS;
+        };
+        self.map.get(&Asked(key)).copied().unwrap_or(MISS)
+    }
+
+    fn get_batch(&self, keys: &[u8], stride: usize, out: &mut [u32]) {
+        for (key, element) in keys.chunks_exact(stride).zip(out) {
+            *element = self.get(key);
+        }
+    }
 }
 
 impl<const N: usize> Peer for ExactHash<N> {
@@ -68,10 +85,7 @@ impl<const N: usize> Peer for ExactHash<N> {
 
     #[inline]
     fn lookup(&mut self, key: &[u8]) -> u32 {
-        let Some(key) = key.first_chunk() else {
-            return MISS;
-        };
-        self.map.get(&Asked(key)).copied().unwrap_or(MISS)
+        self.get(key)
     }
 
     fn bytes(&self) -> usize {
@@ -80,5 +94,49 @@ impl<const N: usize> Peer for ExactHash<N> {
 
     fn keys<'a>(&self, sent: &'a Sent) -> &'a Keys {
         &sent.exact
+    }
+}
+
+/// An [`ExactHash`] that is asked through function pointers: one call a key, or one a batch.
+pub struct CalledHash<const N: usize> {
+    hash: ExactHash<N>,
+    lookup: fn(&ExactHash<N>, &[u8]) -> u32,
+    lookup_batch: fn(&ExactHash<N>, &[u8], usize, &mut [u32]),
+}
+
+impl<const N: usize> CalledHash<N> {
+    /// The same map as [`ExactHash::new`].
+    #[must_use]
+    pub fn new(keys: impl IntoIterator<Item = Vec<u8>>) -> Self {
+        // Whoever knows where a pointer leads makes a direct call of it, or none.
+        Self {
+            hash: ExactHash::new(keys),
+            lookup: black_box(ExactHash::get),
+            lookup_batch: black_box(ExactHash::get_batch),
+        }
+    }
+}
+
+impl<const N: usize> Peer for CalledHash<N> {
+    fn name(&self) -> &'static str {
+        "hash-call"
+    }
+
+    #[inline]
+    fn lookup(&mut self, key: &[u8]) -> u32 {
+        (self.lookup)(&self.hash, key)
+    }
+
+    #[inline]
+    fn lookup_batch(&mut self, keys: &[u8], stride: usize, out: &mut [u32]) {
+        (self.lookup_batch)(&self.hash, keys, stride, out);
+    }
+
+    fn bytes(&self) -> usize {
+        self.hash.bytes()
+    }
+
+    fn keys<'a>(&self, sent: &'a Sent) -> &'a Keys {
+        self.hash.keys(sent)
     }
 }

@@ -16,7 +16,7 @@ mod tuple_space;
 pub use acl::{Acl, pages};
 pub use bisect::Bisect;
 pub use compiled::{RawCall, SafeCall};
-pub use hash::ExactHash;
+pub use hash::{CalledHash, ExactHash};
 pub use pipapo::Pipapo;
 pub use tree::{FieldValue, FirstFieldTree};
 pub use tuple_space::TupleSpace;

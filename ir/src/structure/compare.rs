@@ -17,6 +17,9 @@
 //! 4-byte field is one `Range`; `2001:db8::1-2001:db8::9` is three common words and one `Range`;
 //! `2001:db8::ffff:0-2001:db8::1:0:5` is `Wide`.
 //!
+//! Bits can be compared in any order of bytes: words of four bytes of which no interval is wanted are taken as they lie in
+//! the key, which spares the lanes a shuffle. Their numbers in the table are *reversed* where the key has them big-endian.
+//!
 //! Lanes without a rule may match anything: whoever uses the mask gives them the row number [`MISS`].
 
 use crate::builder::ProgramBuilder;
@@ -189,13 +192,15 @@ impl Comparison {
             return;
         }
         if summary.is_exact {
-            self.add(Kind::Eq, word.field, vec![word]);
+            self.add(Kind::Eq, word.field, vec![as_it_lies(word)]);
             return;
         }
-        if !summary.is_bits {
-            self.add(Kind::Range, word.field, vec![word]);
+        if summary.is_bits {
+            self.add(Kind::Masked, word.field, vec![as_it_lies(word)]);
+            return;
         }
-        if summary.is_bits || !summary.is_interval {
+        self.add(Kind::Range, word.field, vec![word]);
+        if !summary.is_interval {
             self.add(Kind::Masked, word.field, vec![word]);
         }
     }
@@ -258,11 +263,21 @@ impl Comparison {
             Role::Len => "len",
             Role::Hi => "hi",
         };
-        if word.bytes == field.bytes() {
-            format!("{} {role}", field.name())
+        let reversed = if self.is_reversed(word) {
+            " reversed"
         } else {
-            format!("{}>>{} {role}", field.name(), word.shift)
+            ""
+        };
+        if word.bytes == field.bytes() {
+            format!("{}{reversed} {role}", field.name())
+        } else {
+            format!("{}>>{}{reversed} {role}", field.name(), word.shift)
         }
+    }
+
+    /// Whether the bytes of a word are taken in the other order than that of its field.
+    fn is_reversed(&self, word: &Word) -> bool {
+        word.order != self.layout.field(word.field).byte_order()
     }
 
     /// The number of columns.
@@ -302,17 +317,27 @@ impl Comparison {
                     Role::Len => wanted.hi - wanted.lo,
                     Role::Hi => wanted.hi,
                 };
-                // A word of at most 4 bytes.
-                out.push(number as u32);
+                // A word of at most 4 bytes, and of 4 if it is reversed.
+                let number = number as u32;
+                out.push(if self.is_reversed(&word) {
+                    number.swap_bytes()
+                } else {
+                    number
+                });
             }
         }
     }
 
-    /// The number of words that have to be spread over the lanes.
-    pub(crate) fn words(&self) -> usize {
+    /// The words that have to be spread over the lanes.
+    fn spread(&self) -> Vec<&Word> {
         let mut words: Vec<&Word> = self.tests.iter().flat_map(|test| &test.words).collect();
         words.dedup();
-        words.len()
+        words
+    }
+
+    /// The number of words that have to be spread over the lanes.
+    pub(crate) fn words(&self) -> usize {
+        self.spread().len()
     }
 
     /// Whether the words stay in registers from one block of rules to the next.
@@ -483,11 +508,30 @@ impl Comparison {
         } else {
             0.0
         };
-        let instructions = 2.0 * spreads * self.words() as f64 + common;
+        let words = self.spread().into_iter().map(|&word| {
+            // A broadcast, and a shuffle of what does not lie there as lanes have it.
+            if word.bytes == 4 && word.order == ByteOrder::Little {
+                1.0
+            } else {
+                2.0
+            }
+        });
+        let instructions = spreads * words.sum::<f64>() + common;
         Cost {
             instructions,
             ..Cost::default()
         }
+    }
+}
+
+/// The word without regard to the order of its bytes where a lane has no room for others.
+fn as_it_lies(word: Word) -> Word {
+    match word.bytes {
+        4 => Word {
+            order: ByteOrder::Little,
+            ..word
+        },
+        _ => word,
     }
 }
 

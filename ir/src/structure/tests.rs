@@ -59,6 +59,28 @@ fn words_that_all_rules_agree_on_are_not_compared_in_lanes() {
 }
 
 #[test]
+fn bits_of_four_bytes_are_compared_as_they_lie_in_the_key() {
+    let fields = [Field::ipv4_addr("saddr"), Field::ipv4_addr("daddr")];
+    let layout = KeyLayout::packed(fields).unwrap();
+    let rules = [0x0a01_0000, 0x0a02_0000].map(|value| {
+        let prefix = Match::Prefix { value, len: 16 };
+        let range = Match::Range {
+            lo: value + 1,
+            hi: value + 5,
+        };
+        Rule::new([prefix, range])
+    });
+    let comparison = Comparison::new(&layout, rules.iter());
+    let columns = comparison.columns(8);
+    let names: Vec<&str> = columns.iter().map(|column| &*column.name).collect();
+    let reversed = ["saddr reversed mask", "saddr reversed value"];
+    assert_eq!(names, [&reversed[..], &["daddr lo", "daddr len"]].concat());
+    let mut numbers = Vec::new();
+    comparison.numbers(&rules[0], &mut numbers);
+    assert_eq!(numbers, [0x0000_ffff, 0x0000_010a, 0x0a01_0001, 4]);
+}
+
+#[test]
 fn an_interval_across_words_compares_both_ends_in_full() {
     let layout = KeyLayout::packed([Field::ipv6_addr("daddr")]).unwrap();
     let rule = Rule::new([Match::Range {
