@@ -218,22 +218,6 @@ impl ProgramBuilder {
         })
     }
 
-    /// [`Inst::LoadLanesAt`]
-    pub fn load_lanes_at(
-        &mut self,
-        row: ValueId,
-        column: u8,
-        index: ValueId,
-        lanes: u8,
-    ) -> ValueId {
-        self.inst(Inst::LoadLanesAt {
-            row,
-            column,
-            index,
-            lanes,
-        })
-    }
-
     /// [`Inst::AndLanes`]
     pub fn and_lanes(&mut self, a: ValueId, b: ValueId) -> ValueId {
         self.inst(Inst::AndLanes { a, b })

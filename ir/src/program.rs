@@ -158,8 +158,6 @@ pub enum BinaryOp {
     Sub,
     /// Low half of the product.
     Mul,
-    /// High half of the 128-bit product: `(a * b) >> 64`, which is below `b` whatever `a` is.
-    MulHi,
     /// The smaller one.
     Min,
     /// The larger one.
@@ -286,18 +284,6 @@ pub enum Inst {
         column: u8,
         /// The first number.
         first: u16,
-        /// How many: 4, 8 or 16.
-        lanes: u8,
-    },
-    /// The `index`-th run of `lanes` adjacent numbers of at most 4 bytes of a column of a row, as lanes; the run is provably
-    /// inside the column.
-    LoadLanesAt {
-        /// The row.
-        row: ValueId,
-        /// Position in the table's columns.
-        column: u8,
-        /// Which run: it starts at number `index * lanes`.
-        index: ValueId,
         /// How many: 4, 8 or 16.
         lanes: u8,
     },
@@ -464,10 +450,6 @@ impl Inst {
                 }
             }
             Self::LoadLanes { row, .. } => f(row),
-            Self::LoadLanesAt { row, index, .. } => {
-                f(row);
-                f(index);
-            }
             Self::LoadScratch { index } | Self::LoadScratchLanes { index, .. } => f(index),
             Self::OrScratch { index, bits } => {
                 f(index);

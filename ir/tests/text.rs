@@ -170,7 +170,6 @@ fn inst(g: &mut Gen) -> Inst {
         B::Add,
         B::Sub,
         B::Mul,
-        B::MulHi,
         B::Min,
         B::Max,
         B::Pext,
@@ -211,12 +210,6 @@ fn inst(g: &mut Gen) -> Inst {
             row: a,
             column,
             first: u16::arbitrary(g),
-            lanes,
-        },
-        Inst::LoadLanesAt {
-            row: a,
-            column,
-            index: b,
             lanes,
         },
         Inst::LoadScratch { index: a },
@@ -338,7 +331,7 @@ scratch 4
 block0:
   v0 = const 0
   v1 = row table0[v0]
-  v2 = load_lanes_at.4 v1.0[v0]
+  v2 = load_lanes.4 v1.0[0]
   v3 = or_scratch [v0], v0
   v4 = load_scratch_lanes.4 [v0]
   v5 = and_lanes v2, v4
@@ -353,7 +346,7 @@ fn verified_program_with_scratch_prints_as_it_was_written() {
     assert_eq!(text::parse(&text).as_ref(), Ok(verified.program()));
     for line in [
         "scratch 4\n",
-        "v2 = load_lanes_at.4 v1.0[v0]  ; \"map\"\n",
+        "v2 = load_lanes.4 v1.0[0]  ; \"map\"\n",
         "v3 = or_scratch [v0], v0\n",
         "v4 = load_scratch_lanes.4 [v0]\n",
         "v5 = and_lanes v2, v4\n",

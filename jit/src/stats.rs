@@ -89,7 +89,7 @@ fn load_depth(program: &Program) -> u32 {
             let mut depth = 0;
             inst.for_each_operand(|operand| depth = depth.max(depths.get(operand)));
             match inst {
-                Inst::Load { .. } | Inst::LoadLanes { .. } | Inst::LoadLanesAt { .. } => depth += 1,
+                Inst::Load { .. } | Inst::LoadLanes { .. } => depth += 1,
                 Inst::LoadScratch { .. } | Inst::LoadScratchLanes { .. } => {
                     depth = depth.max(match outermost {
                         Some(_) => depths.of_scratch,

@@ -18,7 +18,7 @@ pub enum Isa {
 pub struct Features {
     /// `tzcnt`, `andn`.
     pub bmi1: bool,
-    /// `pext`, `shlx`, `rorx`, `mulx`.
+    /// `pext`, `shlx`, `rorx`.
     pub bmi2: bool,
     /// `movbe`.
     pub movbe: bool,

@@ -181,23 +181,6 @@ impl<'a> Decoder<'a> {
                     lanes,
                 }
             }
-            Inst::LoadLanesAt {
-                row,
-                column,
-                index,
-                lanes,
-            } => {
-                let (table, &Column { offset, bytes, .. }) = self.column(row, column);
-                Op::LoadLanesAt {
-                    to,
-                    table,
-                    row: slot(row),
-                    offset,
-                    bytes,
-                    lanes,
-                    index: slot(index),
-                }
-            }
             Inst::LoadScratch { index } => Op::LoadScratch {
                 to,
                 index: slot(index),

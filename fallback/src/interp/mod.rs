@@ -111,15 +111,6 @@ enum Op {
         bytes: u8,
         lanes: u8,
     },
-    LoadLanesAt {
-        to: Slot,
-        table: TableId,
-        row: Slot,
-        offset: u32,
-        bytes: u8,
-        lanes: u8,
-        index: Slot,
-    },
     LoadScratch {
         to: Slot,
         index: Slot,
@@ -326,20 +317,6 @@ impl Interpreter {
                     let start = frame.address(row, offset);
                     frame.set_lanes(to, lanes_at(self.table(table), start, bytes, lanes));
                 }
-                Op::LoadLanesAt {
-                    to,
-                    table,
-                    row,
-                    offset,
-                    bytes,
-                    lanes,
-                    index,
-                } => {
-                    let run = u64::from(bytes) * u64::from(lanes);
-                    let start = frame.scalar(index).wrapping_mul(run) as usize;
-                    let start = frame.address(row, offset).wrapping_add(start);
-                    frame.set_lanes(to, lanes_at(self.table(table), start, bytes, lanes));
-                }
                 Op::LoadScratch { to, index } => {
                     let number = frame.scratch(frame.scalar(index), 1)[0];
                     frame.set(to, number.into());
@@ -452,7 +429,6 @@ fn binary(op: BinaryOp, a: u64, b: u64) -> u64 {
         BinaryOp::Add => a.wrapping_add(b),
         BinaryOp::Sub => a.wrapping_sub(b),
         BinaryOp::Mul => a.wrapping_mul(b),
-        BinaryOp::MulHi => ((u128::from(a) * u128::from(b)) >> 64) as u64,
         BinaryOp::Min => a.min(b),
         BinaryOp::Max => a.max(b),
         BinaryOp::Pext => pext(a, b),

@@ -1,6 +1,6 @@
 //! Random instructions, with what they need, for the program that a [`Writer`] writes.
 //!
-//! An index is bounded by the means that planners use (`and`, `min`, `mul_hi`, a set bit, a column's maximum, the counter of
+//! An index is bounded by the means that planners use (`and`, `min`, a set bit, a column's maximum, the counter of
 //! a loop...), so the generator needs no bounds of its own, and everything that it writes is accepted by construction.
 
 use pktjit_ir::program::{BinaryOp, CompareOp, Inst, LaneCompareOp, MaskOp, Type};
@@ -14,7 +14,7 @@ impl Writer<'_> {
     /// Adds a random instruction, with what it needs.
     pub(super) fn inst(&mut self) {
         let lanes = self.lanes;
-        let (inst, ty) = match below(self.g, 29) {
+        let (inst, ty) = match below(self.g, 27) {
             0 => (Inst::Const(self.number()), Type::Scalar),
             1 | 19 | 20 => (self.load_key(), Type::Scalar),
             2..=4 => (self.binary(), Type::Scalar),
@@ -81,8 +81,7 @@ impl Writer<'_> {
                 let [a] = self.lanes();
                 (Inst::HorizontalMin { a }, Type::Scalar)
             }
-            21 | 22 => (self.load_lanes_at(), Type::Lanes(lanes)),
-            23 => {
+            21 => {
                 let [a, b] = self.lanes();
                 (Inst::AndLanes { a, b }, Type::Lanes(lanes))
             }
@@ -189,7 +188,6 @@ impl Writer<'_> {
             BinaryOp::Add,
             BinaryOp::Sub,
             BinaryOp::Mul,
-            BinaryOp::MulHi,
             BinaryOp::Min,
             BinaryOp::Max,
             BinaryOp::Pext,
@@ -219,28 +217,6 @@ impl Writer<'_> {
     }
 
     fn load_lanes(&mut self) -> Inst {
-        let (row, column, count) = self.lane_column();
-        let last = count - u32::from(self.lanes);
-        Inst::LoadLanes {
-            row,
-            column,
-            first: below(self.g, last as usize + 1) as u16,
-            lanes: self.lanes,
-        }
-    }
-
-    fn load_lanes_at(&mut self) -> Inst {
-        let (row, column, count) = self.lane_column();
-        Inst::LoadLanesAt {
-            row,
-            column,
-            index: self.index(u64::from(count) / u64::from(self.lanes)),
-            lanes: self.lanes,
-        }
-    }
-
-    /// A row, one of its columns that has lanes, and how many numbers that has.
-    fn lane_column(&mut self) -> (ValueId, u8, u32) {
         let (row, table) = self.row();
         let columns = self.tables[table.index()].columns.iter().enumerate();
         let fitting: Vec<(usize, u32)> = columns
@@ -248,7 +224,13 @@ impl Writer<'_> {
             .map(|(i, column)| (i, column.count))
             .collect();
         let (column, count) = pick(self.g, &fitting);
-        (row, column as u8, count)
+        let last = count - u32::from(self.lanes);
+        Inst::LoadLanes {
+            row,
+            column: column as u8,
+            first: below(self.g, last as usize + 1) as u16,
+            lanes: self.lanes,
+        }
     }
 
     fn splat(&mut self) -> Inst {
@@ -357,27 +339,26 @@ impl Writer<'_> {
     fn index(&mut self, count: u64) -> ValueId {
         let bits = count.ilog2() as u8;
         let [x, y] = self.scalars();
-        match below(self.g, 10) {
-            0 => self.b.binary_const(BinaryOp::MulHi, x, count),
-            1 if count.is_power_of_two() => self.b.binary_const(BinaryOp::And, x, count - 1),
-            2 if bits > 0 => self.b.shr(x, 64 - bits),
-            3 => {
+        match below(self.g, 9) {
+            0 if count.is_power_of_two() => self.b.binary_const(BinaryOp::And, x, count - 1),
+            1 if bits > 0 => self.b.shr(x, 64 - bits),
+            2 => {
                 let mask = (0..bits).fold(0, |mask, i| mask | 1 << (63 - 4 * u32::from(i)));
                 self.b.binary_const(BinaryOp::Pext, x, mask)
             }
-            4 if count <= 64 => {
+            3 if count <= 64 => {
                 let set = self.b.binary_const(BinaryOp::Or, x, 1 << (count - 1));
                 self.b.first_bit(set)
             }
-            5 if count >= 2 => self.b.compare(CompareOp::Lt, x, y),
-            6 => {
+            4 if count >= 2 => self.b.compare(CompareOp::Lt, x, y),
+            5 => {
                 let index = u64::arbitrary(self.g) % count;
                 self.b.constant(index)
             }
-            7 => self
+            6 => self
                 .small_number(count)
                 .unwrap_or_else(|| self.b.binary_const(BinaryOp::Min, x, count - 1)),
-            8 | 9 => self
+            7 | 8 => self
                 .counter(count)
                 .unwrap_or_else(|| self.b.binary_const(BinaryOp::Min, x, count - 1)),
             _ => self.b.binary_const(BinaryOp::Min, x, count - 1),

@@ -27,12 +27,12 @@ pub(super) fn simpler(program: &Program) -> Vec<Program> {
                     continue;
                 }
                 Inst::Splat { .. } => continue,
-                Inst::LoadLanes { lanes, .. }
-                | Inst::LoadLanesAt { lanes, .. }
-                | Inst::LoadScratchLanes { lanes, .. } => match zero {
-                    Some(a) => Inst::Splat { a, lanes },
-                    None => continue,
-                },
+                Inst::LoadLanes { lanes, .. } | Inst::LoadScratchLanes { lanes, .. } => {
+                    match zero {
+                        Some(a) => Inst::Splat { a, lanes },
+                        None => continue,
+                    }
+                }
                 _ => Inst::Const(0),
             };
             let mut simpler = program.clone();

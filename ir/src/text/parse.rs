@@ -286,18 +286,6 @@ impl<'a> Parser<'a> {
                     lanes,
                 }
             }
-            "load_lanes_at" => {
-                let lanes = self.suffix()?;
-                let row = self.value()?;
-                let column = self.suffix()?;
-                let index = self.in_brackets(Self::value)?;
-                Inst::LoadLanesAt {
-                    row,
-                    column,
-                    index,
-                    lanes,
-                }
-            }
             "load_scratch" => Inst::LoadScratch {
                 index: self.in_brackets(Self::value)?,
             },

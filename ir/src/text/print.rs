@@ -82,9 +82,7 @@ fn write_comment(
     bound: Option<u64>,
 ) -> fmt::Result {
     let column = match inst {
-        Inst::Load { row, column, .. }
-        | Inst::LoadLanes { row, column, .. }
-        | Inst::LoadLanesAt { row, column, .. } => rows
+        Inst::Load { row, column, .. } | Inst::LoadLanes { row, column, .. } => rows
             .get(&row)
             .and_then(|table| program.tables.get(table.index()))
             .and_then(|table| table.columns.get(usize::from(column))),
@@ -179,14 +177,13 @@ impl fmt::Display for Type {
 
 impl BinaryOp {
     /// All operations with their names in the text form.
-    pub(super) const NAMES: [(Self, &'static str); 10] = [
+    pub(super) const NAMES: [(Self, &'static str); 9] = [
         (Self::And, "and"),
         (Self::Or, "or"),
         (Self::Xor, "xor"),
         (Self::Add, "add"),
         (Self::Sub, "sub"),
         (Self::Mul, "mul"),
-        (Self::MulHi, "mul_hi"),
         (Self::Min, "min"),
         (Self::Max, "max"),
         (Self::Pext, "pext"),
@@ -258,12 +255,6 @@ impl fmt::Display for Inst {
                 first,
                 lanes,
             } => write!(f, "load_lanes.{lanes} {row}.{column}[{first}]"),
-            Self::LoadLanesAt {
-                row,
-                column,
-                index,
-                lanes,
-            } => write!(f, "load_lanes_at.{lanes} {row}.{column}[{index}]"),
             Self::LoadScratch { index } => write!(f, "load_scratch [{index}]"),
             Self::LoadScratchLanes { index, lanes } => {
                 write!(f, "load_scratch_lanes.{lanes} [{index}]")

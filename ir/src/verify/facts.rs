@@ -26,7 +26,6 @@ pub(super) fn binary(op: BinaryOp, a: ValueFacts, b: ValueFacts) -> ValueFacts {
         BinaryOp::Add => (a.max.saturating_add(b.max), 0),
         BinaryOp::Sub => (u64::MAX, 0),
         BinaryOp::Mul => (a.max.saturating_mul(b.max), 0),
-        BinaryOp::MulHi => (((u128::from(a.max) * u128::from(b.max)) >> 64) as u64, 0),
         BinaryOp::Min => (a.max.min(b.max), 0),
         BinaryOp::Max => (a.max.max(b.max), 0),
         BinaryOp::Pext => {

@@ -17,8 +17,8 @@
 //! 7. Operands have the type that the instruction asks for; lanes and masks have 4, 8 or 16 lanes, equal in one instruction.
 //!    No parameter is nothing.
 //! 8. A key load lies inside the key; its width is 1, 2, 4 or 8 bytes.
-//! 9. A `row` index is below the number of rows; a `load` index is below the column's count; `load_lanes` and
-//!    `load_lanes_at` read numbers of at most 4 bytes inside the column.
+//! 9. A `row` index is below the number of rows; a `load` index is below the column's count; `load_lanes` reads
+//!    numbers of at most 4 bytes inside the column.
 //! 10. Shifts are below 64. What is splatted or goes to scratch is below 2^32.
 //! 11. A returned value is below 2^32.
 //!

@@ -373,17 +373,6 @@ impl<'a> Verifier<'a> {
                 self.lanes_in_column(b, row, column, u64::from(first) + u64::from(lanes));
                 of(Type::Lanes(lanes))
             }
-            Inst::LoadLanesAt {
-                row,
-                column,
-                index,
-                lanes,
-            } => {
-                self.lane_count(lanes);
-                let end = self.run_end(b, index, lanes);
-                self.lanes_in_column(b, row, column, end);
-                of(Type::Lanes(lanes))
-            }
             Inst::LoadScratch { index } => {
                 let end = self.run_end(b, index, 1);
                 self.in_scratch(end);

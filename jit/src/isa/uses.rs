@@ -125,7 +125,6 @@ impl<'a> Uses<'a> {
         let Value { count, user, .. } = self.values[row.index()];
         let index = match user {
             User::Inst(_, &Inst::Load { index, .. }) => index,
-            User::Inst(_, &Inst::LoadLanesAt { index, .. }) => Some(index),
             _ => None,
         };
         count == 1 && index.is_some_and(|index| self.constant(index).is_none())
@@ -195,9 +194,7 @@ impl<'a> Uses<'a> {
             Inst::LoadKey { .. } => true,
             Inst::Splat { .. } => self.splatted_key(inst).is_some(),
             Inst::Shl { a, .. } | Inst::Shr { a, .. } => is_leaf(a),
-            Inst::Binary { op, a, b } => {
-                !matches!(op, BinaryOp::MulHi | BinaryOp::Pext) && is_leaf(a) && is_leaf(b)
-            }
+            Inst::Binary { op, a, b } => op != BinaryOp::Pext && is_leaf(a) && is_leaf(b),
             _ => false,
         }
     }
@@ -230,7 +227,7 @@ impl<'a> Uses<'a> {
             _ => false,
         };
         match (inst, user) {
-            (Inst::LoadLanes { .. } | Inst::LoadLanesAt { .. }, User::Inst(..)) => true,
+            (Inst::LoadLanes { .. }, User::Inst(..)) => true,
             (Inst::LoadScratchLanes { .. }, User::Inst(..)) => keeps_scratch,
             (Inst::LoadScratch { .. }, User::Inst(_, user)) => keeps_scratch && is_operand(user),
             (Inst::Load { .. }, User::Inst(_, Inst::Splat { .. } | Inst::Compare { .. })) => true,

@@ -47,20 +47,6 @@ fn mask_bounds_a_number() {
 }
 
 #[test]
-fn high_half_of_a_product_bounds_a_number() {
-    let scaled = code(Spot::ClampCell, &|a, c| {
-        // `mul` writes rdx, the n of a batch.
-        a.mov(r11, c.n)?;
-        a.mov(rax, qword_ptr(r8))?;
-        a.mov(r8d, BUCKETS as i32)?;
-        a.mul(r8)?;
-        a.mov(rax, rdx)?;
-        a.mov(c.n, r11)
-    });
-    assert_eq!(run(&scaled).map(|_| ()), Ok(()));
-}
-
-#[test]
 fn first_bit_is_bounded_by_a_bit_that_is_set() {
     let found = code(Spot::FirstLane, &|a, c| {
         a.mov(eax, dword_ptr(c.key))?;

@@ -315,18 +315,17 @@ fn chained(choices: &[u8]) -> Option<VerifiedProgram> {
             B::Add,
             B::Sub,
             B::Mul,
-            B::MulHi,
             B::Min,
             B::Max,
             B::Pext,
         ];
         let inst = match op % 16 {
-            op @ 0..10 => Inst::Binary {
+            op @ 0..9 => Inst::Binary {
                 op: ops[usize::from(op)],
                 a,
                 b,
             },
-            10 => Inst::Shl { a, by },
+            9 | 10 => Inst::Shl { a, by },
             11 | 12 => Inst::Shr { a, by },
             13 => Inst::Compare {
                 op: CompareOp::Lt,

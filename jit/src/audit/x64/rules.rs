@@ -296,8 +296,6 @@ fn is_useful(instruction: &Instruction) -> bool {
                 | M::Movsx
                 | M::Movsxd
                 | M::Movzx
-                | M::Mul
-                | M::Mulx
                 | M::Neg
                 | M::Nop
                 | M::Not

@@ -250,22 +250,6 @@ impl Reader<'_> {
             M::Andn => number(self.number(2).and(Number::of_bits(bits))),
             M::Imul if instruction.op_count() == 2 => self.result(self.value(0).mul(self.value(1))),
             M::Imul if instruction.op_count() == 3 => self.result(self.value(1).mul(self.value(2))),
-            M::Mul if bits == 64 => {
-                let (a, b) = (self.state.read(Register::RAX).number(), self.number(0));
-                let part = |register, part| Some((general(register)?, Value::Number(part)));
-                [
-                    part(Register::RAX, a.mul(b)),
-                    part(Register::RDX, a.mul_high(b)),
-                ]
-            }
-            M::Mulx if bits == 64 => {
-                let (a, b) = (self.state.read(Register::RDX).number(), self.number(2));
-                // Where both halves go to one register, it gets the high one: the last of the two.
-                [
-                    self.written(1, Value::Number(a.mul(b))),
-                    self.written(0, Value::Number(a.mul_high(b))),
-                ]
-            }
             M::Shl => number(self.left(0, 1)),
             M::Shlx => number(self.left(1, 2)),
             M::Shr => number(self.right(0, 1)),

@@ -15,18 +15,16 @@
 //! | r13 | the body's in a frame | the same; of a block, its first key | the body's in a frame |
 //! | rsp and above | scratch in a frame | scratch in a frame | scratch in a frame |
 //!
-//! The body obeys the columns of the batch loops in `lookup` too, so that it is lowered once and emitted three times. rdx
-//! is left to the body because `mul` and `mulx` insist on it. A body for which the registers above suffice but for the frame's, and
+//! The body obeys the columns of the batch loops in `lookup` too, so that it is lowered once and emitted three times. A body for which the registers above suffice but for the frame's, and
 //! that has no scratch, has no frame: callee-saved registers are not touched, and the only stack that a lookup uses holds its
 //! return address.
 
 use super::inst::{Address, Alu, Cond, Inst, Label, Reg, Size, Source, Width};
 pub(super) use crate::isa::staged::Pass;
 
-/// Result of the body, and factor and low product of `mul`.
+/// Result of the body.
 pub(super) const RAX: Reg = Reg::general(0);
-/// Factor of `mulx`, high product of `mul`.
-pub(super) const RDX: Reg = Reg::general(2);
+const RDX: Reg = Reg::general(2);
 /// The key that the body looks up.
 pub(super) const KEY: Reg = Reg::general(7);
 /// Batches: from one key to the next.

@@ -109,12 +109,6 @@ pub(super) fn emit(b: &mut Buffer, inst: &Inst, labels: &[DynamicLabel]) {
             let op = op(0x69, dst, src).immediate(0x6b, imm);
             op.size(size).legacy(b);
         }
-        Inst::MulHighX { dst, src } => {
-            op(0xf2_0f_38_f6, dst, src)
-                .size(Size::S64)
-                .vex(b, L128, dst);
-        }
-        Inst::MulHigh { src } => op(0xf7, digit(4), src).size(Size::S64).legacy(b),
         Inst::Pext {
             size,
             dst,

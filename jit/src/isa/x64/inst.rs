@@ -201,10 +201,6 @@ Inst {
         src: Reg,
         imm: i32,
     },
-    /// `mulx dst, dst, src`: dst = high half of rdx * src.
-    MulHighX { dst: Reg, src: Reg },
-    /// `mul src`: rdx:rax = rax * src
-    MulHigh { src: Reg },
     /// `pext dst, src, mask`
     Pext {
         size: Size,
@@ -365,16 +361,6 @@ impl Inst {
             } => {
                 f(General, Use, src);
                 f(General, Modify, dst);
-            }
-            Self::MulHighX { dst, src } => {
-                f(General, Use, src);
-                f(General, Use, &mut super::abi::RDX.clone());
-                f(General, Def, dst);
-            }
-            Self::MulHigh { src } => {
-                f(General, Use, src);
-                f(General, Modify, &mut super::abi::RAX.clone());
-                f(General, Def, &mut super::abi::RDX.clone());
             }
             Self::Pext { dst, src, mask, .. } => {
                 f(General, Use, src);

@@ -352,7 +352,7 @@ impl<'a> Lowering<'a> {
                 );
                 dst
             }
-            Ir::LoadLanes { .. } | Ir::LoadLanesAt { .. } | Ir::LoadScratchLanes { .. } => {
+            Ir::LoadLanes { .. } | Ir::LoadScratchLanes { .. } => {
                 let dst = self.vector();
                 if let Some((address, table)) = self.lanes_address(inst) {
                     let load = match self.widening(inst) {

@@ -252,7 +252,7 @@ fn branches() -> ProgramBuilder {
     let saddr = b.load_key(0, 4, ByteOrder::Big);
     let mac = b.load_key(4, 8, ByteOrder::Big);
     let top = b.shr(mac, 40);
-    let hash = b.binary_const(BinaryOp::MulHi, mac, 1000);
+    let hash = b.binary_const(BinaryOp::Mul, mac, 1000);
     let bits = b.binary_const(BinaryOp::Pext, mac, 0xff0f_0000_0fff);
     let first = b.first_bit(mac);
     let (early, _) = b.block(&[]);

@@ -193,8 +193,6 @@ fn meant(inst: Inst) -> (Mnemonic, Vec<Operand>) {
             M::Imul,
             vec![general(size, dst), general(size, src), Imm(imm.into())],
         ),
-        Inst::MulHighX { dst, src } => (M::Mulx, vec![r64(dst), r64(dst), r64(src)]),
-        Inst::MulHigh { src } => (M::Mul, vec![r64(src)]),
         Inst::Pext {
             size,
             dst,
@@ -382,7 +380,6 @@ fn one_register(dst: Reg, all: &mut Vec<Inst>) {
         Inst::Dec { dst },
         Inst::Push { reg: dst },
         Inst::Pop { reg: dst },
-        Inst::MulHigh { src: dst },
         Inst::ZeroExtendByte { dst },
     ]);
     let wide = [1, 0x7fff_ffff, 0xffff_ffff, 1 << 32, 1 << 63, u64::MAX];
@@ -410,7 +407,6 @@ fn one_register(dst: Reg, all: &mut Vec<Inst>) {
 }
 
 fn two_registers(dst: Reg, src: Reg, all: &mut Vec<Inst>) {
-    all.push(Inst::MulHighX { dst, src });
     // Swapping a register with itself is `nop` to a decoder.
     if dst != src {
         all.push(Inst::Xchg { a: dst, b: src });

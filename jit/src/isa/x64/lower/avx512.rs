@@ -24,9 +24,7 @@ impl Lowering<'_> {
             return None;
         }
         Some(match *inst {
-            Ir::LoadLanes { lanes: 16, .. }
-            | Ir::LoadLanesAt { lanes: 16, .. }
-            | Ir::LoadScratchLanes { lanes: 16, .. } => {
+            Ir::LoadLanes { lanes: 16, .. } | Ir::LoadScratchLanes { lanes: 16, .. } => {
                 let dst = self.vector();
                 if let Some((address, table)) = self.lanes_address(inst) {
                     let load = match self.widening(inst) {

@@ -4,9 +4,7 @@ use pktjit_ir::program::{BinaryOp, CompareOp, Inst as Ir};
 use pktjit_ir::{ByteOrder, TableId, ValueId};
 
 use super::{Lowering, key_address, width};
-use crate::isa::x64::abi;
 use crate::isa::x64::inst::{Address, Alu, Cond, Inst, Reg, Scale, Scan, Shift, Size, Source};
-use crate::isa::x64::regs::constant;
 
 /// Scalars.
 impl Lowering<'_> {
@@ -46,7 +44,6 @@ impl Lowering<'_> {
             BinaryOp::Sub => self.alu(Alu::Sub, Size::S64, a, b),
             // Where the product is known to fit 32 bits, so are the operands, and nothing is lost above.
             BinaryOp::Mul => self.mul(value, a, b),
-            BinaryOp::MulHi => self.mul_high(a, b),
             BinaryOp::Min => self.extreme(Cond::Above, a, b),
             BinaryOp::Max => self.extreme(Cond::Below, a, b),
             BinaryOp::Pext => self.pext(a, b),
@@ -137,38 +134,6 @@ impl Lowering<'_> {
                 dst
             }
         }
-    }
-
-    fn mul_high(&mut self, a: ValueId, b: ValueId) -> Reg {
-        let factor = if self.features.bmi2 {
-            abi::RDX
-        } else {
-            abi::RAX
-        };
-        let src = self.reg(a);
-        match self.uses.constant(b) {
-            Some(imm) => self.push(constant(factor, imm)),
-            None => {
-                let (second, size) = (self.reg(b), self.size(b));
-                self.push(Inst::Mov {
-                    dst: factor,
-                    src: second,
-                    size,
-                });
-            }
-        }
-        let dst = self.general();
-        if self.features.bmi2 {
-            self.push(Inst::MulHighX { dst, src });
-        } else {
-            self.push(Inst::MulHigh { src });
-            self.push(Inst::Mov {
-                dst,
-                src: abi::RDX,
-                size: Size::S64,
-            });
-        }
-        dst
     }
 
     /// The minimum or maximum: b where `cond` holds for (a, b), else a.

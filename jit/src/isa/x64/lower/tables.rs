@@ -204,8 +204,7 @@ impl<'a> Lowering<'a> {
 
     /// How the numbers that `inst` loads as lanes are widened, if they are.
     pub(super) fn widening(&self, inst: &Ir) -> Option<Narrow> {
-        let (Ir::LoadLanes { row, column, .. } | Ir::LoadLanesAt { row, column, .. }) = *inst
-        else {
+        let Ir::LoadLanes { row, column, .. } = *inst else {
             return None;
         };
         match self.table(self.row_table(row)).columns[usize::from(column)].bytes {
@@ -223,16 +222,6 @@ impl<'a> Lowering<'a> {
             } => {
                 let (address, table, _) = self.element(row, column, first.into());
                 (address, Some(table))
-            }
-            Ir::LoadLanesAt {
-                row,
-                column,
-                index,
-                lanes,
-            } => {
-                let (address, table, column) = self.element(row, column, 0);
-                let bytes = u32::from(column.bytes) * u32::from(lanes);
-                (self.run(address, index, bytes), Some(table))
             }
             Ir::LoadScratchLanes { index, lanes } => (self.scratch_lanes(index, lanes), None),
             _ => return None,

@@ -140,7 +140,7 @@ fn from_text(scratch: u32, body: &str) -> VerifiedProgram {
     let text = format!(
         "layout len=2 {{ integer.1 \"a\" at 0 big integer.1 \"b\" at 1 big }}
          verdicts 4294967295
-         table0 \"bits\" row_bytes=64 {{ \"bits\" u32 x 16 at 0 max=0xffffffff data {0} {0} }}
+         table0 \"bits\" row_bytes=32 {{ \"bits\" u32 x 8 at 0 max=0xffffffff data {0} {0} }}
          table1 \"mapping\" row_bytes=4 {{ \"number\" u32 x 1 at 0 max=63 data {0} {0} {0} {0} {0} {0} {0} {0} }}
          scratch {scratch}
          {body}",
@@ -158,21 +158,21 @@ fn compiled_text(scratch: u32, body: &str) -> CompiledCode {
 
 /// The bits of scratch, intersected with a row, run by run; each common bit sets the bits of a number that it maps to.
 const WALK: &str = "
-    block0: v0 = load_key.be8 0 v1 = const 1 v2 = and v0, v1 v3 = row table0[v2]
+    block0: v0 = load_key.be8 0 v1 = const 1 v2 = and v0, v1 v3 = shl v2, 1
       v4 = const 0 v5 = const 0xff v6 = const 7 v7 = const 31 v8 = splat.8 v4 jump block1(v4)
     block1(v9: scalar) trips=2:
-      v10 = load_lanes_at.8 v3.0[v9] v11 = load_scratch_lanes.8 [v9] v12 = and_lanes v11, v10
-      v13 = eq_lanes v12, v8 v14 = lane_bits v13 v15 = xor v14, v5 jump block2(v4, v15)
-    block2(v16: scalar, v17: scalar) trips=9: branch_if v17, block3, block7
-    block3: v18 = first_bit v17 v19 = and v18, v6 v20 = shl v9, 3 v21 = or v20, v19
-      v22 = load_scratch [v21] v23 = load v3.0[v21] v24 = and v22, v23 v25 = shl v21, 5 jump block4(v4, v24)
-    block4(v26: scalar, v27: scalar) trips=33: branch_if v27, block5, block6
-    block5: v28 = first_bit v27 v29 = and v28, v7 v30 = and v25, v6 v31 = add v30, v29
-      v32 = row table1[v31] v33 = load v32.0 v34 = or_scratch [v33], v33
-      v35 = sub v27, v1 v36 = and v27, v35 repeat block4(v36), block6
-    block6: v37 = sub v17, v1 v38 = and v17, v37 repeat block2(v38), block7
+      v10 = add v3, v9 v11 = row table0[v10] v12 = load_lanes.8 v11.0[0] v13 = load_scratch_lanes.8 [v9]
+      v14 = and_lanes v13, v12 v15 = eq_lanes v14, v8 v16 = lane_bits v15 v17 = xor v16, v5 jump block2(v4, v17)
+    block2(v18: scalar, v19: scalar) trips=9: branch_if v19, block3, block7
+    block3: v20 = first_bit v19 v21 = and v20, v6 v22 = shl v9, 3 v23 = or v22, v21
+      v24 = load_scratch [v23] v25 = load v11.0[v21] v26 = and v24, v25 v27 = shl v23, 5 jump block4(v4, v26)
+    block4(v28: scalar, v29: scalar) trips=33: branch_if v29, block5, block6
+    block5: v30 = first_bit v29 v31 = and v30, v7 v32 = and v27, v6 v33 = add v32, v31
+      v34 = row table1[v33] v35 = load v34.0 v36 = or_scratch [v35], v35
+      v37 = sub v29, v1 v38 = and v29, v37 repeat block4(v38), block6
+    block6: v39 = sub v19, v1 v40 = and v19, v39 repeat block2(v40), block7
     block7: repeat block1, block8
-    block8: v39 = load_scratch [v5] return v39";
+    block8: v41 = load_scratch [v5] return v41";
 
 #[test]
 fn a_walk_over_common_bits_holds_all_in_registers() {
@@ -180,9 +180,10 @@ fn a_walk_over_common_bits_holds_all_in_registers() {
         &body_text(&compiled_text(256, WALK)),
         "push rbx
         push rbp
+        push r12
         push r14
         push r15
-        sub rsp,408h
+        sub rsp,400h
         vpxor xmm0,xmm0,xmm0
         xor eax,eax
         mov edx,eax
@@ -197,54 +198,56 @@ fn a_walk_over_common_bits_holds_all_in_registers() {
         vmovdqu [rsp+rdx*8+0E0h],ymm0
         add eax,1
         cmp eax,4
-        jb line 8
+        jb line 9
         movzx eax,byte ptr [rdi]
         and eax,1
-        lea rdx,[pool+0]
-        shl eax,3
-        lea rdx,[rdx+rax*8]
-        xor eax,eax
-        mov r8d,eax
+        shl eax,1
+        xor edx,edx
+        lea r8,[rax+rdx]
+        lea r9,[pool+0]
+        shl r8d,2
+        lea r9,[r9+r8*8]
+        mov r8d,edx
         shl r8d,2
         vmovdqu ymm0,[rsp+r8*8]
-        vpand ymm0,ymm0,[rdx+r8*8]
+        vpand ymm0,ymm0,[r9]
         vpxor xmm1,xmm1,xmm1
         vpcmpeqd ymm0,ymm0,ymm1
         vmovmskps r8d,ymm0
         xor r8d,0FFh
-        xor r9d,r9d
+        xor r10d,r10d
         test r8,r8
-        je line 65
-        tzcnt r10,r8
-        and r10d,7
-        mov ebx,eax
-        shl ebx,3
-        or ebx,r10d
-        mov r10d,[rdx+rbx*4]
-        and r10d,[rsp+rbx*4]
-        shl ebx,5
-        xor ebp,ebp
-        test r10,r10
-        je line 61
-        tzcnt r14,r10
-        and r14d,1Fh
-        mov r15d,ebx
-        and r15d,7
-        lea r15,[r15+r14]
-        lea r14,[pool+128]
-        mov r14d,[r14+r15*4]
-        or [rsp+r14*4],r14d
-        blsr r10,r10
-        add ebp,1
-        cmp ebp,21h
-        jb line 47
+        je line 68
+        tzcnt rbx,r8
+        and ebx,7
+        mov ebp,edx
+        shl ebp,3
+        or ebp,ebx
+        mov ebx,[r9+rbx*4]
+        and ebx,[rsp+rbp*4]
+        shl ebp,5
+        xor r14d,r14d
+        test rbx,rbx
+        je line 64
+        tzcnt r15,rbx
+        and r15d,1Fh
+        mov r12d,ebp
+        and r12d,7
+        lea r12,[r12+r15]
+        lea r15,[pool+128]
+        mov r15d,[r15+r12*4]
+        or [rsp+r15*4],r15d
+        blsr rbx,rbx
+        add r14d,1
+        cmp r14d,21h
+        jb line 50
         blsr r8,r8
-        add r9d,1
-        cmp r9d,9
-        jb line 36
-        add eax,1
-        cmp eax,2
-        jb line 27
+        add r10d,1
+        cmp r10d,9
+        jb line 39
+        add edx,1
+        cmp edx,2
+        jb line 26
         mov eax,[rsp+3FCh]",
     );
 }
@@ -290,14 +293,14 @@ fn constant_indices_are_displacements_and_constant_bits_immediates() {
     let code = compiled_text(
         24,
         "block0: v0 = const 2 v1 = const 23 v2 = const 0x80000000 v3 = or_scratch [v1], v2
-         v4 = load_scratch_lanes.8 [v0] v5 = const 1 v6 = row table0[v5] v7 = load_lanes_at.8 v6.0[v5]
+         v4 = load_scratch_lanes.8 [v0] v5 = const 1 v6 = row table0[v5] v7 = load_lanes.8 v6.0[0]
          v8 = and_lanes v4, v7 v9 = horizontal_min v8 return v9",
     );
     let text = body_text(&code);
     for line in [
         "or dword ptr [rsp+5Ch],80000000h",
         "vmovdqu ymm0,[rsp+40h]",
-        "vpand ymm0,ymm0,[pool+96]",
+        "vpand ymm0,ymm0,[pool+32]",
     ] {
         assert!(text.lines().any(|found| found == line), "{line}: {text}");
     }
@@ -307,9 +310,9 @@ fn constant_indices_are_displacements_and_constant_bits_immediates() {
 fn an_index_of_runs_is_scaled_once_in_a_block() {
     let code = compiled_text(
         16,
-        "block0: v0 = load_key.be8 0 v1 = const 1 v2 = and v0, v1 v3 = row table0[v1]
-         v4 = load_lanes_at.8 v3.0[v2] v5 = load_scratch_lanes.8 [v2] v6 = and_lanes v4, v5
-         v7 = load_lanes_at.8 v3.0[v2] v8 = eq_lanes v6, v7 v9 = lane_bits v8 return v9",
+        "block0: v0 = load_key.be8 0 v1 = const 1 v2 = and v0, v1 v3 = const 0 v4 = splat.8 v3
+         v5 = load_scratch_lanes.8 [v2] v6 = eq_lanes v5, v4 v7 = lane_bits v6 v8 = or_scratch [v3], v7
+         v9 = load_scratch_lanes.8 [v2] v10 = horizontal_min v9 return v10",
     );
     let shifts = decode(&code, code.entries().lookup);
     let shifts = shifts.iter().filter(|i| i.mnemonic() == Mnemonic::Shl);
