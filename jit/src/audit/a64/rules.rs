@@ -79,7 +79,7 @@ fn is_useful(instruction: &Instruction) -> bool {
         // Only to set the flags.
         O::SUBS => matches!(instruction.operands[0], Operand::Register(_, STACK)),
         O::ADD | O::SUB | O::AND | O::ORR | O::EOR => true,
-        O::UBFM | O::BFM | O::MADD | O::UMULH | O::CSEL | O::CSINC => true,
+        O::UBFM | O::BFM | O::MADD | O::CSEL | O::CSINC => true,
         O::MOVZ | O::MOVN | O::MOVK | O::ADR => true,
         O::REV | O::REV16 | O::RBIT | O::CLZ => true,
         O::LDR | O::LDRB | O::LDRH | O::LDUR | O::LDURB | O::LDURH | O::LD1R => true,

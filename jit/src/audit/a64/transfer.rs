@@ -338,7 +338,6 @@ impl Reader<'_> {
             O::UBFM => self.bit_field().map_or(any, Value::Number),
             O::BFM => self.inserted().map_or(any, Value::Number),
             O::MADD => self.value(1).mul(self.value(2)).add(self.value(3)),
-            O::UMULH => Value::Number(self.number(1).mul_high(self.number(2))),
             O::CSEL => self.choice(),
             // As `cset`, which is all that it is used for.
             O::CSINC if self.is_zero(1) && self.is_zero(2) => Value::Number(Number::up_to(1)),

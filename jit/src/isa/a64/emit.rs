@@ -216,7 +216,6 @@ pub(super) fn emit(b: &mut Buffer, inst: &Inst, labels: &[DynamicLabel]) {
             b: factor,
             c,
         } => one!(b, madd X(n(dst)), X(n(a)), X(n(factor)), X(n(c))),
-        Inst::MulHigh { dst, a, b: c } => one!(b, umulh X(n(dst)), X(n(a)), X(n(c))),
         Inst::Select {
             cond,
             size,

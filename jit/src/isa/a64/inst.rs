@@ -128,8 +128,6 @@ Inst {
     Mul { size: Size, dst: Reg, a: Reg, b: Reg },
     /// `madd dst, a, b, c`, 64 bits: a * b + c
     MulAdd { dst: Reg, a: Reg, b: Reg, c: Reg },
-    /// `umulh dst, a, b`
-    MulHigh { dst: Reg, a: Reg, b: Reg },
     /// `csel dst, a, b, cond`
     Select { cond: Cond, size: Size, dst: Reg, a: Reg, b: Reg },
     /// `cset dst, cond`
@@ -240,9 +238,7 @@ impl Inst {
                 f(General, Use, a);
                 b.for_each_register(|reg| f(General, Use, reg));
             }
-            Self::Mul { dst, a, b, .. }
-            | Self::MulHigh { dst, a, b }
-            | Self::Select { dst, a, b, .. } => {
+            Self::Mul { dst, a, b, .. } | Self::Select { dst, a, b, .. } => {
                 f(General, Use, a);
                 f(General, Use, b);
                 f(General, Def, dst);

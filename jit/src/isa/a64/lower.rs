@@ -319,9 +319,7 @@ impl<'a> Lowering<'a> {
                 Held::one(self.place_register(place))
             }
             Ir::Load { row, column, index } => Held::one(self.load(row, column, index)),
-            Ir::LoadLanes { .. } | Ir::LoadLanesAt { .. } | Ir::LoadScratchLanes { .. } => {
-                self.load_lanes(inst)
-            }
+            Ir::LoadLanes { .. } | Ir::LoadScratchLanes { .. } => self.load_lanes(inst),
             Ir::LoadScratch { index } => Held::one(self.load_scratch(index)),
             Ir::OrScratch { index, bits } => {
                 self.or_scratch(index, bits);

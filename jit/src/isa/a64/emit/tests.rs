@@ -469,14 +469,6 @@ fn samples() -> Vec<(Inst, &'static str)> {
             "madd x6, x7, x8, x9",
         ),
         (
-            Inst::MulHigh {
-                dst: X(6),
-                a: X(7),
-                b: X(8),
-            },
-            "umulh x6, x7, x8",
-        ),
-        (
             Inst::Select {
                 cond: Cond::Equal,
                 size: S32,

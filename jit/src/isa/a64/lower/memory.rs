@@ -272,17 +272,6 @@ impl<'a> Lowering<'a> {
                 let place = self.run(start, u64::from(first) * u64::from(column.bytes), None, 1);
                 (place, Some(table), column.bytes, lanes)
             }
-            Ir::LoadLanesAt {
-                row,
-                column,
-                index,
-                lanes,
-            } => {
-                let (start, table, column) = self.element(row, column, None);
-                let bytes = u32::from(column.bytes) * u32::from(lanes);
-                let place = self.run(start, 0, Some(index), bytes);
-                (place, Some(table), column.bytes, lanes)
-            }
             Ir::LoadScratchLanes { index, lanes } => {
                 let place = self.scratch(index, 4 * u32::from(lanes));
                 (place, None, 4, lanes)

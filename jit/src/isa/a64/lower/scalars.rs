@@ -54,11 +54,6 @@ impl Lowering<'_> {
             BinaryOp::Sub => self.sum(Alu::Sub, Alu::Add, a, b),
             // Where the product is known to fit 32 bits, so are the operands, and nothing is lost above.
             BinaryOp::Mul => self.mul(value, a, b),
-            BinaryOp::MulHi => {
-                let (a, b, dst) = (self.reg(a), self.reg(b), self.general());
-                self.push(Inst::MulHigh { dst, a, b });
-                dst
-            }
             BinaryOp::Min => self.extreme(Cond::Below, a, b),
             BinaryOp::Max => self.extreme(Cond::Above, a, b),
             BinaryOp::Pext => self.pext(a, b),
