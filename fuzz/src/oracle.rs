@@ -23,12 +23,26 @@ const MARGIN: usize = 8;
 /// What lies between keys.
 const GAP: u8 = 0xa5;
 
+/// Why an engine is not asked: this machine cannot run it, or `PKTJIT_ONLY_ENGINES` names others, as for an emulator that
+/// is too slow for all of them.
+///
+/// # Errors
+/// The reason.
+pub fn is_asked(engine: EngineKind) -> Result<(), String> {
+    engine.check(Cpu::host())?;
+    match std::env::var("PKTJIT_ONLY_ENGINES") {
+        Ok(names) if !names.split(',').any(|name| name == engine.name()) => {
+            Err(format!("only {names} are asked"))
+        }
+        _ => Ok(()),
+    }
+}
+
 /// Every engine of this machine with every structure that it knows; `None` leaves the choice to the planner.
 pub fn configurations() -> impl Iterator<Item = (EngineKind, Option<Structure>)> {
-    let available = |engine: &EngineKind| engine.check(Cpu::host()).is_ok();
     EngineKind::ALL
         .into_iter()
-        .filter(available)
+        .filter(|&engine| is_asked(engine).is_ok())
         .flat_map(|engine| {
             let structures = match engine {
                 EngineKind::Linear => vec![Some(Structure::Linear)],
@@ -384,6 +398,9 @@ impl Coverage {
     /// # Errors
     /// What was never asked.
     pub fn is_complete(&self) -> Result<(), String> {
+        if configurations().next().is_none() {
+            return Err("no engine was asked".into());
+        }
         for (engine, structure) in configurations() {
             let asked = self.engines.get(engine.name());
             let held = asked.map_or(0, |asked| match structure {
@@ -401,7 +418,7 @@ impl Coverage {
 impl fmt::Display for Coverage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for engine in EngineKind::ALL {
-            if let Err(reason) = engine.check(Cpu::host()) {
+            if let Err(reason) = is_asked(engine) {
                 writeln!(f, "{engine}: skipped: {reason}")?;
                 continue;
             }

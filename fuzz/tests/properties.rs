@@ -185,9 +185,14 @@ fn most_generated_programs_become_machine_code() {
             differs(program, EngineKind::Avx2, seed).unwrap()
         })
         .collect();
-    for reason in &refusals {
+    // Plans gather no bits by a mask out of a table, where the machine cannot.
+    let has_no_pext = |reason: &String| reason.contains("pext by a mask");
+    let crowded = refusals.iter().filter(|reason| !has_no_pext(reason));
+    let crowded = crowded.inspect(|reason| {
         assert!(reason.contains("more values are alive at once"), "{reason}");
-    }
-    assert!(refusals.len() < 10, "{} of 300 refused", refusals.len());
+    });
+    let crowded = crowded.count();
+    assert!(crowded < 10, "{crowded} of 300 have too many values");
+    assert!(refusals.len() < 100, "{} of 300 refused", refusals.len());
     eprintln!("generated programs: {} of 300 refused", refusals.len());
 }

@@ -36,7 +36,12 @@ fn the_environment_says_which_engine_goes_first() {
             "PKTJIT_ENGINE=cranelift",
         ),
         ("avx512", avx512_or_best(), "PKTJIT_ENGINE=avx512"),
-        ("neon", best(), "engine `neon` is not built yet"),
+        (
+            "neon",
+            EngineKind::Interp,
+            "engine `neon` cannot serve: this is not an AArch64 machine",
+        ),
+        ("cranelift", best(), "engine `cranelift` is not built yet"),
         ("AVX2", best(), "there is no engine `AVX2`"),
         ("", best(), "engine"),
         ("auto", best(), "engine"),

@@ -1,10 +1,10 @@
 //! The auditor: proves what finished code promises from its bytes alone.
 //!
-//! It decodes with a decoder that did not make the bytes, follows every path of each entry, and knows of each register
+//! It decodes with a decoder that did not make the bytes (iced-x86, yaxpeax-arm), follows every path of each entry, and knows of each register
 //! what it holds: a number in an interval, or an address derived from the key, a table, the pool, the results or the
 //! array of key addresses. For every program, target and code that it accepts:
 //!
-//! 1. Each entry is at a multiple of 64 and starts with `endbr64`; it ends in returns and never runs off its end.
+//! 1. Each entry is at a multiple of 64 and starts with `endbr64` or `bti c`; it ends in returns and never runs off its end.
 //! 2. No jump or call is indirect. Branches go to starts of instructions of the same function, none of which overlap; all
 //!    other bytes of the code are padding.
 //! 3. Branches go forward, but for two kinds of loops: one that counts a register from 0 to a constant, and the one of a
@@ -17,13 +17,16 @@
 //!    is known to exist. A prefetch counts as a read. No access traps for its alignment.
 //! 6. Registers that the ABI gives to the caller, and the stack pointer, hold at a return what they held at the entry.
 //!    `vzeroupper` precedes the return on each path that has used 256-bit or 512-bit registers.
-//! 7. Relocations are the immediates of `mov r64, imm64`, and the tables in the pool are the program's.
+//! 7. Relocations are the immediates of `mov r64, imm64`, or on AArch64 places of the pool that are only read as the address of
+//!    their table; and the tables in the pool are the program's.
 //!
 //! What a path does with values that no access depends on is not its business: whether the answer is right is for the
 //! tests to say, which compare engines.
 //!
 //! An audit takes a few microseconds per instruction, so that it runs on every compile in debug builds.
 
+mod a64;
+mod analysis;
 mod fault;
 mod layout;
 mod number;
@@ -44,7 +47,7 @@ use fault::Faults;
 use layout::Layout;
 
 use crate::code::CompiledCode;
-use crate::target::{Isa, Target};
+use crate::target::{Generator, Isa, Target};
 
 /// What code may do beside computing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -130,7 +133,10 @@ impl fmt::Display for AuditReport {
 /// Whether there is an auditor of code for `target`.
 #[must_use]
 pub fn has_auditor(target: &Target) -> bool {
-    target.isa == Isa::X86_64
+    matches!(
+        (target.isa, target.generator),
+        (Isa::X86_64, _) | (Isa::AArch64, Generator::Own)
+    )
 }
 
 /// Proves everything at the top of this module of code that was compiled from `program`.
@@ -152,9 +158,10 @@ pub fn audit(
     faults.into_result()?;
     let mut faults = Faults::default();
     let mut report = AuditReport::default();
-    match code.target.isa {
-        Isa::X86_64 => x64::audit(layout, profile, &mut report, &mut faults),
-        Isa::AArch64 | Isa::Riscv64 | Isa::S390x => {
+    match (code.target.isa, code.target.generator) {
+        (Isa::X86_64, _) => x64::audit(layout, profile, &mut report, &mut faults),
+        (Isa::AArch64, Generator::Own) => a64::audit(layout, profile, &mut report, &mut faults),
+        _ => {
             let detail = format!("there is no auditor of code for {}", code.target);
             faults.push(FaultKind::UnknownTarget, None, 0, detail);
         }

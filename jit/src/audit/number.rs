@@ -249,6 +249,20 @@ impl Number {
         }
     }
 
+    /// The low `bits` bits in the opposite order, of a number that has no more.
+    pub(super) fn reversed(self, bits: u32) -> Self {
+        match self.as_constant() {
+            Some(value) => Self::constant(value.reverse_bits() >> (64 - bits)),
+            None => Self::of_bits(bits).or(Self::constant(self.ones.reverse_bits() >> (64 - bits))),
+        }
+    }
+
+    /// How many of its `bits` bits are clear above the highest one that is set.
+    pub(super) fn leading_zeros(self, bits: u32) -> Self {
+        let clear = |number: u64| u64::from((bits + number.leading_zeros()).saturating_sub(64));
+        Self::new(clear(self.max), clear(self.min), 1, 0)
+    }
+
     /// The number of set bits.
     pub(super) fn count_ones(self) -> Self {
         Self::up_to(u64::from(64 - self.max.leading_zeros()))

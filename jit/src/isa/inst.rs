@@ -95,6 +95,7 @@ macro_rules! operations {
 
         impl $name {
             #[cfg(test)]
+            #[allow(dead_code, reason = "the tests of some ISAs name each operation")]
             pub(super) const ALL: &[Self] = &[$(Self::$operation),*];
         }
     };

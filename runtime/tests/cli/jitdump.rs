@@ -112,6 +112,23 @@ fn jitdump_shows_what_the_auditor_proved() {
 }
 
 #[test]
+fn jitdump_shows_code_for_aarch64_on_any_machine() {
+    let rules = File::new(ACL);
+    let args = [
+        rules.name(),
+        "--target",
+        "aarch64-neon",
+        "--show",
+        "asm,audit,stats",
+    ];
+    let text = stdout(JITDUMP, &args);
+    for line in ["bti c", "ldp q", "adr x", "cbz x2, L", "uses: neon"] {
+        assert!(text.contains(line), "no {line} in\n{text}");
+    }
+    assert!(!text.contains('$'), "a distance without a name in\n{text}");
+}
+
+#[test]
 fn jitdump_says_what_an_engine_without_code_cannot_show() {
     let rules = File::new(ACL);
     let message = error(

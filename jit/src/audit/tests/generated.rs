@@ -30,6 +30,7 @@ fn targets() -> Vec<Target> {
         with(|features| features.fast_pext = false),
         with(|features| *features = Features::default()),
         Target::x86_64_avx512(),
+        Target::aarch64_neon(),
     ]
 }
 
@@ -44,7 +45,8 @@ fn passes_for(targets: Vec<Target>, program: &VerifiedProgram) {
         let code = crate::compile(program, &target).unwrap();
         let features = target.features;
         let report = audit(&code, program, code.profile());
-        let report = report.unwrap_or_else(|error| panic!("{features:?}: {error}\n{program}"));
+        let report =
+            report.unwrap_or_else(|error| panic!("{target} {features:?}: {error}\n{program}"));
         assert!(report.accesses.key > 0, "{features:?}: {report}");
     }
 }

@@ -3,6 +3,7 @@
 //! The code is what an emitter would make of a bucket lookup with a loop in front of it. Each [`Spot`] of it can be
 //! replaced by something else.
 
+mod a64;
 mod bounds;
 mod chain;
 mod control;

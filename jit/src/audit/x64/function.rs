@@ -12,9 +12,11 @@ use iced_x86::{
 };
 use pktjit_ir::TableId;
 
+use super::X64;
 use super::registers::{Registers, general};
 use super::rules::{self, reads, writes};
 use super::stack::CALLER_SAVED;
+use crate::audit::analysis::{Counter, Direction};
 use crate::audit::fault::{FaultKind, Faults};
 use crate::audit::layout::{Access, Layout};
 use crate::audit::{AuditReport, Profile};
@@ -22,12 +24,9 @@ use crate::audit::{AuditReport, Profile};
 /// Alignment of an entry.
 const ENTRY_ALIGN: usize = 64;
 
-pub(super) struct Function {
-    pub(super) name: &'static str,
-    pub(super) ops: Vec<Op>,
-    /// In the order of the code; the first is the entry.
-    pub(super) blocks: Vec<Block>,
-}
+pub(super) type Function = crate::audit::analysis::Function<X64>;
+type Block = crate::audit::analysis::Block<ConditionCode>;
+type Edge = crate::audit::analysis::Edge<ConditionCode>;
 
 /// One instruction and what the analysis asks of it again and again.
 pub(super) struct Op {
@@ -38,37 +37,6 @@ pub(super) struct Op {
     pub(super) written: Registers,
     /// What happens to the memory operand, if there is one.
     pub(super) access: Option<Access>,
-}
-
-pub(super) struct Block {
-    /// Positions in [`Function::ops`].
-    pub(super) ops: Range<usize>,
-    pub(super) edges: Vec<Edge>,
-}
-
-/// A way from one block to another.
-#[derive(Clone, Copy)]
-pub(super) struct Edge {
-    pub(super) to: usize,
-    /// What the flags say where this way is taken; `None` where they do not matter.
-    pub(super) condition: ConditionCode,
-    pub(super) direction: Direction,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Direction {
-    Forward,
-    /// Back to the head of a loop that counts this register up to a constant.
-    Counted(Counter),
-    /// Back to the head of a loop of another kind.
-    Back,
-}
-
-/// A register that is 0 when a loop is entered, one more with each trip, and below `trips` at its head.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) struct Counter {
-    pub(super) register: usize,
-    pub(super) trips: u64,
 }
 
 impl Op {

@@ -119,6 +119,14 @@ impl State {
         }
     }
 
+    /// A register that is about to be replaced by what is known of the counter of a loop.
+    pub(super) fn counter(&mut self, register: usize) -> &mut Value {
+        if self.flags.depends_on(register) {
+            self.flags = Flags::Unknown;
+        }
+        &mut self.values[register]
+    }
+
     pub(super) fn set(&mut self, register: usize, value: Value) {
         self.values[register] = value;
         if self.flags.depends_on(register) {

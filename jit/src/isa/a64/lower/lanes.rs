@@ -12,7 +12,17 @@ use pktjit_ir::{ByteOrder, ValueId};
 use super::scalars::key_address;
 use super::{Held, Lowering};
 use crate::isa::a64::abi::KEY;
-use crate::isa::a64::inst::{Inst, Narrow, Reduce, Reg, Shift, Size, Swap, Vector, VectorWidth};
+use crate::isa::a64::inst::{
+    Alu, Inst, Narrow, Operand, Reduce, Reg, Shift, Size, Swap, Vector, VectorWidth,
+};
+
+/// The first of the lanes of a mask, up to a limit that is at most the number of lanes.
+#[derive(Clone, Copy)]
+pub(super) struct FirstLane {
+    mask: ValueId,
+    lanes: u8,
+    limit: u8,
+}
 
 /// Lanes.
 impl Lowering<'_> {
@@ -213,9 +223,8 @@ impl Lowering<'_> {
         self.reduced(sum, bits)
     }
 
-    /// The mask of which a scalar has the bits of all lanes and, behind them, one more: its first bit is the first lane, or
-    /// the number of lanes where there is none.
-    pub(super) fn first_lane(&self, bits: ValueId) -> Option<(ValueId, u8)> {
+    /// The mask of which a scalar has the bits of all lanes, and one more bit of a constant.
+    pub(super) fn first_lane(&self, bits: ValueId) -> Option<FirstLane> {
         let &Ir::Binary {
             op: BinaryOp::Or,
             a,
@@ -237,7 +246,16 @@ impl Lowering<'_> {
         let is_alone = [bits, a]
             .into_iter()
             .all(|value| self.uses.is_single(value) && self.uses.is_local(value));
-        (is_alone && self.uses.constant(b) == Some(1 << lanes)).then_some((mask, lanes))
+        let known = self
+            .uses
+            .constant(b)
+            .filter(|known| known.is_power_of_two())?;
+        let limit = known.trailing_zeros();
+        (is_alone && limit <= lanes.into()).then_some(FirstLane {
+            mask,
+            lanes,
+            limit: limit as u8,
+        })
     }
 
     /// Whether a value is part of what [`first_lane`](Self::first_lane) finds, and its only user is the first bit.
@@ -252,7 +270,9 @@ impl Lowering<'_> {
         }
     }
 
-    pub(super) fn first_of_lanes(&mut self, mask: ValueId, lanes: u8) -> Reg {
+    /// The number of the first lane that the mask holds in, or the limit if that is less.
+    pub(super) fn first_of_lanes(&mut self, first: FirstLane) -> Reg {
+        let FirstLane { mask, lanes, limit } = first;
         let Held { low, high } = self.held(mask);
         let (op, src) = match high {
             Some(high) => {
@@ -264,9 +284,21 @@ impl Lowering<'_> {
         let narrow = self.vector();
         let dst = narrow;
         self.push(Inst::Narrow { op, dst, src });
-        let bits = self.to_scalar(Size::S64, narrow);
-        let first = self.trailing_zeros(Size::S64, bits);
+        let mut bits = self.to_scalar(Size::S64, narrow);
         let bits_of_lane = 64 / lanes;
+        // Without any bit 64 zeros are counted, which are as many as of all lanes.
+        if limit < lanes {
+            let (a, dst) = (bits, self.general());
+            self.push(Inst::Alu {
+                op: Alu::Or,
+                size: Size::S64,
+                dst,
+                a,
+                b: Operand::Imm(1 << (limit * bits_of_lane)),
+            });
+            bits = dst;
+        }
+        let first = self.trailing_zeros(Size::S64, bits);
         self.shift(
             Shift::Right,
             Size::S32,

@@ -279,8 +279,8 @@ impl Lowering<'_> {
 
     /// Bits are counted from the top alone, so they are reversed first. Zero gives the size.
     pub(super) fn first_bit(&mut self, a: ValueId) -> Reg {
-        if let Some((mask, lanes)) = self.first_lane(a) {
-            return self.first_of_lanes(mask, lanes);
+        if let Some(first) = self.first_lane(a) {
+            return self.first_of_lanes(first);
         }
         let is_nonzero = self.facts.facts(a).ones != 0;
         // Zero gives 64, which a 32-bit count would not.

@@ -1,11 +1,11 @@
-//! What generated code leaves as it found it, seen from assembly: registers, flags, and the stack.
-#![cfg(all(target_os = "linux", target_arch = "x86_64"))]
-
-mod common;
+//! The System V convention of x86-64.
 
 use std::arch::naked_asm;
 
-use pktjit::{Classifier, Cpu, EngineKind, Structure};
+use pktjit::Cpu;
+
+/// `endbr64`
+pub(crate) const LANDING_PAD: [u8; 4] = [0xf3, 0x0f, 0x1e, 0xfa];
 
 const RBX: u64 = 0x0101_0101_0101_0101;
 const RBP: u64 = 0x0202_0202_0202_0202;
@@ -19,8 +19,8 @@ const STACK: u64 = 0x0707_0707_0707_0707;
 /// What a call left behind.
 #[derive(Debug, Default)]
 #[repr(C)]
-struct After {
-    rax: u64,
+pub(crate) struct After {
+    pub(crate) result: u64,
     /// rbx, rbp, r12, r13, r14, r15.
     saved: [u64; 6],
     flags: u64,
@@ -32,12 +32,26 @@ struct After {
     frame: u64,
 }
 
+impl After {
+    /// For a call of code that uses so many bytes of stack.
+    pub(crate) fn of_frame(bytes: usize) -> Self {
+        Self {
+            frame: bytes as u64,
+            ..Self::default()
+        }
+    }
+}
+
 /// Calls `code` with the four arguments, known values in every register that it must preserve, and clean ymm registers.
 ///
 /// # Safety
 /// `code` is a function that may be called with these arguments, and the CPU has AVX2.
 #[unsafe(naked)]
-unsafe extern "sysv64" fn call(code: *const u8, arguments: &[usize; 4], after: &mut After) {
+pub(crate) unsafe extern "sysv64" fn call(
+    code: *const u8,
+    arguments: &[usize; 4],
+    after: &mut After,
+) {
     naked_asm!(
         "push rbx", "push rbp", "push r12", "push r13", "push r14", "push r15", "push rdx",
         // Behind these seven and our return address the stack is aligned, as the convention asks before a call.
@@ -95,7 +109,7 @@ unsafe extern "sysv64" fn call(code: *const u8, arguments: &[usize; 4], after: &
     )
 }
 
-fn assert_left_alone(after: &After, what: &str) {
+pub(crate) fn assert_left_alone(after: &After, what: &str) {
     assert_eq!(
         after.saved,
         [RBX, RBP, R12, R13, R14, R15],
@@ -107,99 +121,6 @@ fn assert_left_alone(after: &After, what: &str) {
         after.upper, [0; 2],
         "{what}: upper halves of vector registers"
     );
-}
-
-/// Calls all entries of `classifier` for hits and misses.
-fn check(classifier: &Classifier) {
-    let raw = classifier.raw().unwrap();
-    let before = || After {
-        frame: classifier.stats().stack_bytes as u64,
-        ..After::default()
-    };
-    let keys = common::keys(200);
-    let expected = common::rows(classifier, &keys);
-    for (key, &row) in keys.chunks(6).zip(&expected) {
-        let mut after = before();
-        // SAFETY: `lookup` takes the address of a key; the test runs with AVX2 only.
-        unsafe {
-            call(
-                raw.lookup as *const u8,
-                &[key.as_ptr().addr(), 0, 0, 0],
-                &mut after,
-            )
-        };
-        assert_eq!(after.rax as u32, row);
-        assert_left_alone(&after, "lookup");
-    }
-    let addresses: Vec<*const u8> = keys.chunks(6).map(<[u8]>::as_ptr).collect();
-    for n in [0, 1, 31, 200] {
-        let mut out = vec![0; n];
-        let mut after = before();
-        let arguments = [
-            keys.as_ptr().expose_provenance(),
-            6,
-            n,
-            out.as_mut_ptr().expose_provenance(),
-        ];
-        // SAFETY: the arguments of `lookup_batch`: n keys of six bytes, and room for n results.
-        unsafe { call(raw.lookup_batch as *const u8, &arguments, &mut after) };
-        assert_eq!(out, expected[..n]);
-        assert_left_alone(&after, "lookup_batch");
-
-        let mut out = vec![0; n];
-        let arguments = [
-            addresses.as_ptr().expose_provenance(),
-            n,
-            out.as_mut_ptr().expose_provenance(),
-            0,
-        ];
-        // SAFETY: the arguments of `lookup_batch_ptrs`: n addresses of keys, and room for n results.
-        unsafe { call(raw.lookup_batch_ptrs as *const u8, &arguments, &mut after) };
-        assert_eq!(out, expected[..n]);
-        assert_left_alone(&after, "lookup_batch_ptrs");
-    }
-}
-
-#[test]
-fn calls_leave_registers_flags_and_stack_as_they_were() {
-    if Cpu::host().avx2.is_err() {
-        return;
-    }
-    for rules in [common::small(), common::many(20), common::many(500)] {
-        let mut checked = 0;
-        for structure in Structure::ALL {
-            for engine in [EngineKind::Avx2, EngineKind::Cranelift] {
-                let builder = Classifier::builder().engine(engine);
-                if let Ok(classifier) = builder.structure(structure).compile(&rules) {
-                    check(&classifier);
-                    checked += 1;
-                }
-            }
-        }
-        assert!(checked >= 4, "only {checked} structures hold the rules");
-    }
-}
-
-#[test]
-fn entries_are_landing_pads() {
-    if Cpu::host().avx2.is_err() {
-        return;
-    }
-    for engine in [EngineKind::Avx2, EngineKind::Cranelift] {
-        let builder = Classifier::builder().engine(engine);
-        let classifier = builder.compile(&common::many(100)).unwrap();
-        let raw = classifier.raw().unwrap();
-        for entry in [
-            raw.lookup as *const u8,
-            raw.lookup_batch as *const u8,
-            raw.lookup_batch_ptrs as *const u8,
-        ] {
-            assert_eq!(entry.addr() % 64, 0);
-            // SAFETY: code is readable, and longer than one instruction.
-            let first = unsafe { entry.cast::<[u8; 4]>().read() };
-            assert_eq!(first, [0xf3, 0x0f, 0x1e, 0xfa], "endbr64");
-        }
-    }
 }
 
 #[test]
@@ -218,10 +139,7 @@ fn the_call_notices_what_it_looks_for() {
             "ret"
         )
     }
-    let mut after = After {
-        frame: 8,
-        ..After::default()
-    };
+    let mut after = After::of_frame(8);
     // SAFETY: breaks the calling convention only where `call` repairs it.
     unsafe { call(careless as *const u8, &[0; 4], &mut after) };
     assert_eq!(after.saved, [RBX, RBP, R12, 1, R14, R15]);
