@@ -313,7 +313,10 @@ impl<'a> Build<'a> {
         if settings.audit == Some(true) && !can_audit {
             return Err(refused("there is no auditor for its code".into()));
         }
-        if settings.audit.unwrap_or(cfg!(debug_assertions) && can_audit) {
+        if settings
+            .audit
+            .unwrap_or(cfg!(debug_assertions) && can_audit)
+        {
             timed(&mut stats.audit_time, || {
                 audit(&code, &program, code.profile())
             })?;

@@ -3,8 +3,8 @@
 mod common;
 
 use pktjit::{
-    BatchError, BuildError, Classifier, ClassifierBuilder, Cpu, EngineKind, Features, Field, Hit, KeyLayout,
-    KeyRef, MISS, Match, Rule, RuleId, RuleSet, Structure, Verdict,
+    BatchError, BuildError, Classifier, ClassifierBuilder, Cpu, EngineKind, Features, Field, Hit,
+    KeyLayout, KeyRef, MISS, Match, Rule, RuleId, RuleSet, Structure, Verdict,
 };
 
 /// A classifier of `rules` for each engine that runs here.

@@ -9,8 +9,8 @@ use std::thread;
 
 use common::{in_child, mappings, status_bytes};
 use pktjit::{
-    Access, BuildError, Classifier, CodeMemory, EngineKind, MemoryError, OsMemory,
-    SealedMemory, Verdict,
+    Access, BuildError, Classifier, CodeMemory, EngineKind, MemoryError, OsMemory, SealedMemory,
+    Verdict,
 };
 
 type Fill<'a> = &'a mut dyn FnMut(&mut [u8]);

@@ -172,9 +172,7 @@ fn under_a_policy_against_executable_memory_the_interpreter_answers() {
             assert_eq!(common::rows(&after, &keys), expected);
             assert!(after.why().contains(reason), "{}", after.why());
         }
-        let forced = Classifier::builder()
-            .engine(best())
-            .compile(&rules);
+        let forced = Classifier::builder().engine(best()).compile(&rules);
         assert!(matches!(forced, Err(BuildError::Engine { .. })));
         assert_eq!(before.engine(), best());
         assert_eq!(common::rows(&before, &keys), expected);

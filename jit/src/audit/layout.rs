@@ -212,7 +212,12 @@ impl<'a> Layout<'a> {
                 let inside = |range: &Range<usize>| {
                     within(pointer, access.bytes, range.start as u64, range.end as u64)
                 };
-                if !self.code.constants.iter().any(|range| inside(range).is_ok()) {
+                if !self
+                    .code
+                    .constants
+                    .iter()
+                    .any(|range| inside(range).is_ok())
+                {
                     inside(&pool)?;
                 }
                 counts.pool += 1;

@@ -112,5 +112,6 @@ fn while_left(
     next: [Value; 3],
     exit: Block,
 ) {
-    b.ins().brif(left, head, &next.map(BlockArg::Value), exit, &[]);
+    b.ins()
+        .brif(left, head, &next.map(BlockArg::Value), exit, &[]);
 }

@@ -71,7 +71,10 @@ pub(super) fn listing_entry(offset: usize, location: SourceLoc) -> ListingEntry 
         value: (bits < Note::FIRST).then(|| ValueId::new(bits)),
         table: None,
         // Cranelift's own prologues and moves have no location.
-        note: Note::ALL.iter().find(|&n| note(n)).map_or("frame", |note| note.name()),
+        note: Note::ALL
+            .iter()
+            .find(|&n| note(n))
+            .map_or("frame", |note| note.name()),
     }
 }
 
@@ -159,9 +162,7 @@ impl<'a> Body<'a, '_, '_> {
     fn parts(&self, ty: Type) -> (usize, ClifType) {
         match ty {
             Type::Scalar | Type::Row(_) => (1, types::I64),
-            Type::Lanes(lanes) | Type::Mask(lanes) => {
-                (self.shape.parts(lanes), self.shape.ty())
-            }
+            Type::Lanes(lanes) | Type::Mask(lanes) => (self.shape.parts(lanes), self.shape.ty()),
             Type::Nothing => (0, types::INVALID),
         }
     }
@@ -341,9 +342,7 @@ impl<'a> Body<'a, '_, '_> {
 
     fn column(&self, row: ValueId, column: u8) -> &'a Column {
         match self.facts.facts(row).ty {
-            Type::Row(table) => {
-                &self.program.tables[table.index()].columns[usize::from(column)]
-            }
+            Type::Row(table) => &self.program.tables[table.index()].columns[usize::from(column)],
             _ => unreachable!("verified: the operand is a row"),
         }
     }
@@ -458,8 +457,7 @@ impl<'a> Body<'a, '_, '_> {
             } => {
                 let cond = self.scalar(cond);
                 let (then_args, else_args) = (self.args(then_args), self.args(else_args));
-                let (then, otherwise) =
-                    (self.blocks[then.index()], self.blocks[otherwise.index()]);
+                let (then, otherwise) = (self.blocks[then.index()], self.blocks[otherwise.index()]);
                 self.b
                     .ins()
                     .brif(cond, then, &then_args, otherwise, &else_args);

@@ -15,7 +15,11 @@ use crate::target::{Isa, Target};
 pub(super) fn isa(target: &Target) -> Result<OwnedTargetIsa, CompileError> {
     let bug = |error: &dyn std::fmt::Display| CompileError::Bug(error.to_string());
     let mut flags = settings::builder();
-    let verifier = if cfg!(debug_assertions) { "true" } else { "false" };
+    let verifier = if cfg!(debug_assertions) {
+        "true"
+    } else {
+        "false"
+    };
     for (name, value) in [
         ("opt_level", "speed"),
         ("enable_verifier", verifier),

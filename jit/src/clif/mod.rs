@@ -100,7 +100,10 @@ pub fn text(program: &VerifiedProgram, target: &Target) -> Result<String, Compil
         let mut context = Context::for_function(function);
         context.set_disasm(true);
         let code = compiled(&mut context, &*isa)?;
-        text.push_str(&format!("{name}:\n{}\n", code.vcode.as_deref().unwrap_or("")));
+        text.push_str(&format!(
+            "{name}:\n{}\n",
+            code.vcode.as_deref().unwrap_or("")
+        ));
     }
     Ok(text)
 }
@@ -158,9 +161,12 @@ impl Image<'_> {
             end = start + place.end as usize;
             self.list(first..end, place.loc);
         }
-        self.constants.extend((end < self.bytes.len()).then(|| end..self.bytes.len()));
+        self.constants
+            .extend((end < self.bytes.len()).then_some(end..self.bytes.len()));
 
-        let frame = buffer.frame_layout().map_or(0, |frame| frame.frame_to_fp_offset);
+        let frame = buffer
+            .frame_layout()
+            .map_or(0, |frame| frame.frame_to_fp_offset);
         self.stack.allocated = self.stack.allocated.max(frame);
         let around = machine::frame_record(self.target.isa);
         self.stack.bytes = self.stack.bytes.max(frame + around);

@@ -126,9 +126,16 @@ fn the_listing_names_the_values_and_every_instruction_once() {
     let code = compile(&program, &x64(Features::NONE)).unwrap();
     let offsets: Vec<usize> = code.listing().iter().map(|entry| entry.offset).collect();
     assert!(offsets.is_sorted_by(|a, b| a < b));
-    let named: BTreeSet<_> = code.listing().iter().filter_map(|entry| entry.value).collect();
+    let named: BTreeSet<_> = code
+        .listing()
+        .iter()
+        .filter_map(|entry| entry.value)
+        .collect();
     for value in [12, 14, 17, 18] {
-        assert!(named.contains(&pktjit_ir::ValueId::new(value)), "v{value}: {named:?}");
+        assert!(
+            named.contains(&pktjit_ir::ValueId::new(value)),
+            "v{value}: {named:?}"
+        );
     }
 }
 
