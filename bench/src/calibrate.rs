@@ -228,7 +228,7 @@ impl Made {
         let program = verify(b.finish())?;
         let compiled = compile(&program, target)?;
         Ok(Self {
-            stats: lookup_stats(&compiled, &program).ok_or("no reader of this code")?,
+            stats: lookup_stats(&compiled, &program).ok_or("nothing is counted of this code")?,
             layout: program.program().layout.clone(),
             code: NativeCode::load(&compiled, &OsMemory::default())?,
         })

@@ -63,7 +63,7 @@ static TOLD: LazyLock<Vec<Told>> = LazyLock::new(|| {
                 continue;
             }
             let estimate = plan.decision().candidates()[0].estimate.clone().unwrap();
-            let stats = lookup_stats(&code, program);
+            let stats = lookup_stats(&code, program).expect("x86-64 is counted");
             told.push((format!("{name} {structure}"), estimate, stats));
         }
     }

@@ -7,7 +7,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use pktjit::{Classifier, EngineKind};
+use pktjit::Classifier;
 
 struct Case {
     classifier: Classifier,

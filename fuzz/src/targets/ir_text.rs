@@ -4,7 +4,7 @@
 use pktjit::{Cpu, EngineKind, NativeCode, OsMemory};
 use pktjit_fallback::Interpreter;
 use pktjit_ir::{Program, VerifiedProgram, text, verify};
-use pktjit_jit::audit::audit;
+use pktjit_jit::audit::{audit, has_auditor};
 
 use crate::filetest;
 use crate::oracle::code_engines;
@@ -84,7 +84,9 @@ fn native(program: &VerifiedProgram, engine: EngineKind) -> Option<NativeCode> {
         Err(error) if error.is_unsupported() => return None,
         code => code.expect("code"),
     };
-    audit(&code, program, code.profile()).ok()?;
+    if has_auditor(&target) {
+        audit(&code, program, code.profile()).ok()?;
+    }
     Some(NativeCode::load(&code, &OsMemory::default()).expect("executable memory"))
 }
 

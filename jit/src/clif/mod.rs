@@ -162,7 +162,7 @@ impl Image<'_> {
             self.list(first..end, place.loc);
         }
         self.constants
-            .extend((end < self.bytes.len()).then(|| end..self.bytes.len()));
+            .extend((end < self.bytes.len()).then_some(end..self.bytes.len()));
 
         let frame = buffer
             .frame_layout()

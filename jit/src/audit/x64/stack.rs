@@ -223,6 +223,16 @@ impl Frame {
 }
 
 impl Stack {
+    /// The values that are kept there.
+    pub(super) fn stored(&self) -> impl Iterator<Item = Value> {
+        let frame = match self {
+            Self::Frame(frame) => Some(frame),
+            Self::Unused | Self::Unknown => None,
+        };
+        let stored = frame.into_iter().flat_map(|frame| &frame.stored);
+        stored.map(|&(_, value)| value)
+    }
+
     /// The same stack, told relative to the element that many after the current one.
     pub(super) fn later_element(&mut self, elements: u64) {
         if let Self::Frame(frame) = self {

@@ -212,7 +212,11 @@ impl State {
     /// How many elements are taken off those that remain, in a register that counts them; `None` where it does not, or where
     /// so many may not exist.
     fn taken(&self, register: usize) -> Option<u64> {
-        match self.values[register] {
+        self.taken_in(self.values[register])
+    }
+
+    fn taken_in(&self, value: Value) -> Option<u64> {
+        match value {
             Value::Remaining { taken } if taken <= self.elements => Some(taken),
             _ => None,
         }
@@ -220,7 +224,8 @@ impl State {
 
     /// How many elements have been taken off those that remain, at least one: so often only can a loop go on.
     pub(super) fn taken_elements(&self) -> Option<u64> {
-        let taken = (0..COUNT).filter_map(|register| self.taken(register)).max();
+        let values = self.values.into_iter().chain(self.stack.stored());
+        let taken = values.filter_map(|value| self.taken_in(value)).max();
         taken.filter(|&taken| taken > 0)
     }
 
