@@ -378,11 +378,11 @@ pub fn plan(rule_set: &RuleSet, options: &Options) -> Result<Plan, PlanError> {
         narrower.machine.lanes = 8;
         narrower
     });
-    let mut searches: Vec<Search<'_>> = narrower
-        .iter()
-        .chain([&input])
-        .map(|input| Search::new(input, options))
-        .collect();
+    let mut searches: Vec<Search<'_>> = Vec::new();
+    for input in narrower.iter().chain([&input]) {
+        let search = Search::new(input, options, searches.first());
+        searches.push(search);
+    }
     while searches.iter().any(|search| search.best.is_some()) {
         let cheapest = searches
             .iter_mut()
@@ -437,31 +437,38 @@ struct Search<'a> {
     candidates: Vec<Candidate>,
     /// Most bytes of tables.
     budget: usize,
+    /// The nanoseconds of the best with fewer lanes.
+    narrower: f64,
     /// The nanoseconds of the best so far, which it is, and what it has prepared.
     best: Option<(f64, Structure, Prepared)>,
 }
 
 impl<'a> Search<'a> {
-    /// Considers all structures that `options` allows.
-    fn new(input: &'a Input<'a>, options: &Options) -> Self {
+    /// Considers all structures that `options` allows, after a search with fewer lanes has: what has no lanes is as it was there.
+    fn new(input: &'a Input<'a>, options: &Options, narrower: Option<&Self>) -> Self {
         let mut search = Self {
             input,
             candidates: Vec::new(),
             budget: options
                 .table_budget
                 .min(usize::try_from(MAX_TABLE_BYTES).unwrap_or(usize::MAX)),
+            narrower: narrower.map_or(f64::INFINITY, Self::nanoseconds),
             best: None,
         };
         let considered = match options.structure {
             Choice::Auto => &ORDER[..],
             Choice::Only(ref structure) => std::slice::from_ref(structure),
         };
-        for &structure in considered {
-            let estimate = search.consider(structure);
-            search.candidates.push(Candidate {
-                structure,
-                estimate,
-            });
+        for (i, &structure) in considered.iter().enumerate() {
+            let known = narrower.filter(|_| !structure.has_lanes());
+            let candidate = match known {
+                Some(known) => known.candidates[i].clone(),
+                None => Candidate {
+                    structure,
+                    estimate: search.consider(structure),
+                },
+            };
+            search.candidates.push(candidate);
         }
         search
     }
@@ -523,7 +530,7 @@ impl<'a> Search<'a> {
     /// Prepares a structure, unless it cannot be better than the best so far.
     fn consider(&mut self, structure: Structure) -> Result<Estimate, Refusal> {
         let least = self.nanoseconds();
-        self.input.least.set(least);
+        self.input.least.set(least.min(self.narrower));
         let machine = &self.input.machine;
         let at_least = machine.nanoseconds(&Prepared::floor(structure, self.input));
         self.input.is_worth(at_least)?;

@@ -104,7 +104,10 @@ fn what_is_given_up_in_the_middle_would_not_have_been_chosen() {
 
 #[test]
 fn a_structure_that_is_beaten_is_given_up_in_the_middle() {
-    let rules = mixed(&(0..700).map(|i| (i * 83, i * 59)).collect::<Vec<_>>());
+    // Two ranges each, all over the place.
+    let wide = |i: u128, step: u128| range(i * step % 50_000, i * step % 50_000 + 300);
+    let rules = (0..700).map(|i| Rule::new([wide(i, 8_311), wide(i, 5_903)]));
+    let rules = set(ports(), rules);
     let input = normalise(&rules, &Options::default());
     for structure in [Structure::Bucket, Structure::Peel] {
         let floor = Prepared::floor(structure, &input);

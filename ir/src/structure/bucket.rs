@@ -129,8 +129,13 @@ impl Bucket {
         let mut groups: Vec<Group> = Vec::new();
         let mut before = Cost::default();
         while !left.is_empty() && groups.len() < MAX_GROUPS {
-            let Some((group, cost)) = Group::cheapest(input, &left, before)? else {
-                break;
+            let (group, cost) = match Group::cheapest(input, &left, before) {
+                Ok(Some(cheapest)) => cheapest,
+                // To compare a few rules with every key may still be quicker than a group.
+                Err(slower) if groups.is_empty() || left.len() > inline::MAX_RULES => {
+                    return Err(slower);
+                }
+                Ok(None) | Err(_) => break,
             };
             // The first group is what was asked for, however little it helps. A further one without an index would be a
             // piece of the rest.
@@ -309,7 +314,8 @@ impl Group {
             let cost = machine.nanoseconds(&group.cost(&group.tests, machine))
                 + further_nanoseconds(input, group.assignment.left_over.len());
             // Of those that are as good the one that leaves most of the caches to others.
-            let is_smaller = |best: &Self| group.table_bytes() < best.table_bytes();
+            let bytes = |group: &Self| group.table_bytes(&group.tests);
+            let is_smaller = |best: &Self| bytes(&group) < bytes(best);
             if cost < least.get() || cost == least.get() && best.as_ref().is_some_and(is_smaller) {
                 least.set(cost);
                 best = Some(group);
@@ -438,14 +444,14 @@ impl Group {
     }
 
     /// Bytes of the tables for what the lanes compare.
-    fn table_bytes(&self) -> usize {
+    fn table_bytes(&self, tests: &Tests) -> usize {
         let Assignment {
             capacity,
             cells,
             buckets,
             ..
         } = &self.assignment;
-        let row_bytes = row_bytes(self.tests.lanes(), *capacity);
+        let row_bytes = row_bytes(tests.lanes(), *capacity);
         if self.is_direct {
             row_bytes * cells.len()
         } else {
@@ -455,26 +461,21 @@ impl Group {
 
     fn cost(&self, tests: &Tests, machine: &Machine) -> Cost {
         let Assignment {
-            index,
-            capacity,
-            cells,
-            buckets,
-            ..
+            index, capacity, ..
         } = &self.assignment;
-        let lanes = tests.lanes();
-        let row_bytes = row_bytes(lanes, *capacity);
-        let compare = Self::compare_cost(machine, lanes, index, *capacity);
+        let compare = Self::compare_cost(machine, tests.lanes(), index, *capacity);
+        let tables = Cost {
+            table_bytes: self.table_bytes(tests),
+            ..Cost::default()
+        };
         let lookup = if self.is_direct {
-            Cost {
-                table_bytes: row_bytes * cells.len(),
-                ..Cost::default()
-            }
+            tables
         } else {
             Cost {
                 instructions: 3.0,
                 dependent_loads: 1.0,
                 lines: 1.0,
-                table_bytes: row_bytes * buckets.len() + 4 * cells.len(),
+                ..tables
             }
         };
         let verify = match tests {

@@ -125,6 +125,11 @@ impl Structure {
 }
 
 impl Structure {
+    /// Whether a program of it compares rules in lanes, so that their number makes a difference.
+    pub(crate) const fn has_lanes(self) -> bool {
+        !matches!(self, Self::Hash | Self::Direct)
+    }
+
     /// The names of all, with `last` before the last one: `inline, hash and linear`.
     #[must_use]
     pub fn names(last: &str) -> String {
