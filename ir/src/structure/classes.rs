@@ -57,6 +57,9 @@ const MAX_BYTES: usize = 32 << 20;
 /// Most bytes of rows that two fields have together where each combination of their classes gets one. ClassBench's lists of
 /// 1000 rules took 0.94 of the time with that (AMD EPYC, 8 lanes, 2026-11-30).
 const MAX_JOINED: usize = 64 << 10;
+/// Most fields or products of fields: with more, the numbers of their classes would fill the registers until the first bit
+/// is found.
+const MAX_PRODUCTS: usize = 5;
 /// Most intervals that the values of a mask may be.
 const MAX_INTERVALS: u32 = 64;
 /// Most bytes of a field whose values may have an entry each.
@@ -136,6 +139,12 @@ impl Classes {
                 }
                 last => joined.extend(last.into_iter().chain([product])),
             }
+        }
+        if joined.len() > MAX_PRODUCTS {
+            return Err(Refusal::TooManyFields {
+                fields: joined.len(),
+                max: MAX_PRODUCTS,
+            });
         }
         Ok(Self {
             rules: rows.to_vec(),
