@@ -57,6 +57,9 @@ const MAX_BYTES: usize = 32 << 20;
 /// Most bytes of rows that two fields have together where each combination of their classes gets one. ClassBench's lists of
 /// 1000 rules took 0.94 of the time with that (AMD EPYC, 8 lanes, 2026-11-30).
 const MAX_JOINED: usize = 64 << 10;
+/// Most fields or products of fields: with more, the numbers of their classes would fill the registers until the first bit
+/// is found.
+const MAX_PRODUCTS: usize = 5;
 /// Most intervals that the values of a mask may be.
 const MAX_INTERVALS: u32 = 64;
 /// Most bytes of a field whose values may have an entry each.
@@ -136,6 +139,12 @@ impl Classes {
                 }
                 last => joined.extend(last.into_iter().chain([product])),
             }
+        }
+        if joined.len() > MAX_PRODUCTS {
+            return Err(Refusal::TooManyFields {
+                fields: joined.len(),
+                max: MAX_PRODUCTS,
+            });
         }
         Ok(Self {
             rules: rows.to_vec(),
@@ -410,5 +419,93 @@ impl Classes {
     /// The rows of the rules that have a bit.
     pub(crate) fn rows(&self) -> &[u32] {
         &self.rules
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::{Options, normalise};
+    use crate::structure::tests::{ports, range, set};
+    use crate::{KeyLayout, Rule};
+
+    fn classes(rules: &crate::RuleSet) -> Result<Classes, Refusal> {
+        let input = normalise(rules, &Options::default());
+        Classes::prepare(&input, &input.rows)
+    }
+
+    fn counts(classes: &Classes) -> Vec<u32> {
+        let fields = classes.products.iter().flat_map(|product| &product.fields);
+        let mut counts: Vec<u32> = fields.map(|field| field.classes).collect();
+        counts.sort_unstable();
+        counts
+    }
+
+    #[test]
+    fn values_that_the_same_rules_want_are_one_class_wherever_they_lie() {
+        // Inside and outside of the first, which cuts the second in two, and outside of both.
+        let rules = [
+            Rule::new([range(100, 199), Match::Any]),
+            Rule::new([range(50, 249), range(7, 7)]),
+        ];
+        let classes = classes(&set(ports(), rules)).unwrap();
+        assert_eq!(counts(&classes), [2, 3]);
+    }
+
+    #[test]
+    fn a_field_that_no_rule_looks_at_is_not_searched() {
+        let rules = (0..100).map(|i| Rule::new([Match::Any, range(i, 2 * i)]));
+        let classes = classes(&set(ports(), rules)).unwrap();
+        assert_eq!(counts(&classes).len(), 1);
+    }
+
+    #[test]
+    fn fields_with_few_classes_share_rows_where_rows_are_vectors() {
+        let of_rules = |count: u128| {
+            let rules =
+                (0..count).map(|i| Rule::new([range(9 * i, 9 * i + 4), range(i % 5, i % 5)]));
+            classes(&set(ports(), rules)).unwrap().products.len()
+        };
+        assert_eq!([of_rules(60), of_rules(80)], [2, 1]);
+    }
+
+    #[test]
+    fn a_mask_is_the_intervals_of_its_values() {
+        let field = Field::inet_service("port");
+        let mask = |mask| Match::Mask { value: 0, mask };
+        let found = intervals(&field, &mask(0xfff5)).unwrap();
+        assert_eq!(found, [(0, 0), (2, 2), (8, 8), (10, 10)]);
+        let found = intervals(&field, &mask(0xffdc)).unwrap();
+        assert_eq!(found, [(0, 3), (32, 35)]);
+        // 128 of them.
+        assert_eq!(intervals(&field, &mask(0xff01)), None);
+    }
+
+    #[test]
+    fn rows_beyond_the_bound_are_refused_before_they_are_made() {
+        let layout = KeyLayout::packed([Field::ipv4_addr("saddr")]).unwrap();
+        let rules = |count: u128| {
+            set(
+                layout.clone(),
+                (0..count).map(|i| Rule::new([Match::Exact(2 * i)])),
+            )
+        };
+        // A class each, of so many bits.
+        let over = classes(&rules(17_000)).err();
+        assert!(
+            matches!(
+                over,
+                Some(Refusal::OverBudget {
+                    budget: MAX_BYTES,
+                    ..
+                })
+            ),
+            "{over:?}"
+        );
+        let over = classes(&rules(MAX_RULES as u128 + 1)).err();
+        assert!(
+            matches!(over, Some(Refusal::TooManyRules { .. })),
+            "{over:?}"
+        );
     }
 }

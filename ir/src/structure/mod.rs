@@ -276,6 +276,14 @@ pub enum Refusal {
         /// The limit.
         max: usize,
     },
+    /// The numbers of more classes would have to be kept than registers hold.
+    #[error("the rules differ in {fields} fields, at most {max} are possible")]
+    TooManyFields {
+        /// Fields in which rules differ, those with few classes together counted once.
+        fields: usize,
+        /// The limit.
+        max: usize,
+    },
     /// A hash needs rules that all look at the same bits.
     #[error("the rules do not all look at the same bits of field `{field}`")]
     MixedMasks {
