@@ -24,7 +24,7 @@ const LANES: &str = "block0:
     v4 = load_lanes.8 v1.0[0] v5 = load_lanes.8 v1.1[0] v6 = load_lanes.8 v1.2[0]
     v7 = in_range_lanes v3, v4, v5 v8 = masked_eq_lanes v3, v5, v6 v9 = le_lanes v3, v6
     v10 = and_masks v7, v8 v11 = or_masks v10, v9 v12 = lane_bits v11
-    v13 = masked_min v4, v11, v5 v14 = hmin v13
+    v13 = masked_min v4, v11, v5 v14 = horizontal_min v13
     v15 = const 0x80 v16 = or v12, v15 v17 = first_bit v16 v18 = load v1.3[v17]
     v19 = const 0x1 v20 = and v14, v19 v21 = add v18, v20
     return v21";

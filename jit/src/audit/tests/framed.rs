@@ -392,9 +392,20 @@ fn access_through_a_frame_pointer_to_released_scratch() {
 }
 
 #[test]
-fn pointer_from_scratch_is_none() {
+fn pointer_that_was_kept_in_scratch() {
     let found = body_faults(|a| {
         a.mov(qword_ptr(rsp), rdi)?;
+        a.mov(rdi, qword_ptr(rsp))?;
+        a.mov(eax, dword_ptr(rdi))
+    });
+    assert!(found.is_empty(), "{found:?}");
+}
+
+#[test]
+fn pointer_from_scratch_that_was_overwritten_is_none() {
+    let found = body_faults(|a| {
+        a.mov(qword_ptr(rsp), rdi)?;
+        a.mov(byte_ptr(rsp + 7), al)?;
         a.mov(rdi, qword_ptr(rsp))?;
         a.mov(eax, dword_ptr(rdi))
     });

@@ -9,7 +9,7 @@ use super::stack::CALLEE_SAVED;
 use crate::audit::Profile;
 use crate::audit::fault::FaultKind;
 use crate::audit::layout::Access;
-use crate::target::{Features, Target};
+use crate::target::{Generator, Target};
 
 /// Why an instruction may not be used.
 pub(super) type Objection = (FaultKind, String);
@@ -30,7 +30,7 @@ pub(super) fn check(
         Profile::Framed { .. } | Profile::Chain => frame(instruction)?,
     }
     for &feature in instruction.cpuid_features() {
-        if !has(feature, target.features) {
+        if !has(feature, target) {
             let detail = format!("the target does not have {feature:?}");
             return Err((FaultKind::Feature, detail));
         }
@@ -103,12 +103,15 @@ fn frame(instruction: &Instruction) -> Result<(), Objection> {
 }
 
 /// Whether every x86-64 target has a feature, or this one does.
-fn has(feature: CpuidFeature, features: Features) -> bool {
+fn has(feature: CpuidFeature, target: &Target) -> bool {
     use CpuidFeature as F;
+    let features = target.features;
+    let is_own = target.generator == Generator::Own;
     match feature {
         F::INTEL8086 | F::INTEL186 | F::INTEL286 | F::INTEL386 | F::INTEL486 | F::X64 => true,
         F::CMOV | F::MULTIBYTENOP | F::CET_IBT => true,
         F::SSE | F::SSE2 => true,
+        F::SSE3 | F::SSSE3 | F::SSE4_1 | F::SSE4_2 | F::AVX | F::AVX2 if is_own => true,
         F::SSE3 | F::SSSE3 => features.ssse3,
         F::SSE4_1 => features.sse41,
         F::AVX => features.avx,

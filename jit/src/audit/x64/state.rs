@@ -33,10 +33,11 @@ pub(super) enum Flags {
         register: usize,
         bits: u32,
     },
-    /// Where the zero flag is clear, this register holds `position`.
+    /// Where the zero flag is clear, this register holds `position`; it is clear if a bit is certainly set.
     FoundBit {
         register: usize,
         position: Number,
+        is_certain: bool,
     },
 }
 
@@ -193,7 +194,13 @@ impl State {
                     state.values[register] = Value::Number(number.at_most(0)?);
                 }
             }
-            (Flags::FoundBit { register, position }, ConditionCode::ne) => {
+            (Flags::FoundBit { is_certain, .. }, ConditionCode::e) if is_certain => return None,
+            (
+                Flags::FoundBit {
+                    register, position, ..
+                },
+                ConditionCode::ne,
+            ) => {
                 state.values[register] = Value::Number(position);
             }
             _ => {}

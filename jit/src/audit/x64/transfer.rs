@@ -364,6 +364,7 @@ impl Reader<'_> {
             M::Bsf => Flags::FoundBit {
                 register: left,
                 position: Number::up_to(self.number(1).max().max(1).ilog2().into()),
+                is_certain: self.number(1).first_bit().is_some(),
             },
             _ => Flags::Unknown,
         }
