@@ -2,6 +2,11 @@
 //!
 //! It panics where an immediate does not fit; so none is made here, and `lower` makes only what `immediate` has agreed to.
 //! The tests decode every form with another crate and compare it with what was meant.
+#![allow(
+    clippy::useless_conversion,
+    clippy::modulo_one,
+    reason = "`dynasm!` converts each register, and every offset is a multiple of one byte"
+)]
 
 #[cfg(test)]
 mod tests;
