@@ -82,7 +82,7 @@ fn every_planted_word_is_found_for_what_it_is() {
         (0x885f_7c06, FaultKind::Instruction, "ldxr w6, [x0]"),
         (0xd503_201f, FaultKind::Instruction, "nop"),
         (0xffff_ffff, FaultKind::Undecodable, "no instruction"),
-        (0x0000_0000, FaultKind::Undecodable, "padding inside"),
+        (0x0000_0000, FaultKind::Instruction, "udf, the padding"),
         (
             0x1404_0000,
             FaultKind::BranchTarget,

@@ -52,17 +52,15 @@ impl Lowering<'_> {
         {
             return self.splatted_key(offset, bytes, order);
         }
-        let dst = if self.held[a.index()].is_none()
+        if self.held[a.index()].is_none()
             && let Some(&Ir::Load { row, column, index }) = self.uses.inst(a)
         {
             let (src, dst) = (self.load_to_vector(row, column, index), self.vector());
             self.push(Inst::Broadcast { dst, src });
-            dst
-        } else {
-            let (src, dst) = (self.reg(a), self.vector());
-            self.push(Inst::BroadcastScalar { dst, src });
-            dst
-        };
+            return dst;
+        }
+        let (src, dst) = (self.reg(a), self.vector());
+        self.push(Inst::BroadcastScalar { dst, src });
         dst
     }
 
@@ -195,10 +193,10 @@ impl Lowering<'_> {
     fn reduced(&mut self, op: Reduce, src: Reg) -> Reg {
         let dst = self.vector();
         self.push(Inst::Reduce { op, dst, src });
-        self.to_scalar(Size::S32, dst)
+        self.scalar_of(Size::S32, dst)
     }
 
-    fn to_scalar(&mut self, size: Size, src: Reg) -> Reg {
+    fn scalar_of(&mut self, size: Size, src: Reg) -> Reg {
         let dst = self.general();
         self.push(Inst::ToScalar { size, dst, src });
         dst
@@ -284,7 +282,7 @@ impl Lowering<'_> {
         let narrow = self.vector();
         let dst = narrow;
         self.push(Inst::Narrow { op, dst, src });
-        let mut bits = self.to_scalar(Size::S64, narrow);
+        let mut bits = self.scalar_of(Size::S64, narrow);
         let bits_of_lane = 64 / lanes;
         // Without any bit 64 zeros are counted, which are as many as of all lanes.
         if limit < lanes {
