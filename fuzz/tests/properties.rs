@@ -4,7 +4,7 @@
 
 use std::sync::{LazyLock, Mutex};
 
-use pktjit::{Cpu, Effort, KeyRef, MISS, RuleId, Structure};
+use pktjit::{Cpu, Effort, EngineKind, KeyRef, MISS, RuleId, Structure};
 use pktjit_fallback::{Interpreter, LinearScan};
 use pktjit_fuzz::ValidProgram;
 use pktjit_fuzz::r#gen::program;
