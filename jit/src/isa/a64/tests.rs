@@ -113,6 +113,24 @@ block0:
     assert!(!code.bytes().is_empty());
 }
 
+/// What `qc_machine_code_returns_what_the_interpreter_returns` found.
+#[test]
+fn a_product_with_zero_is_shifted_in_a_size_that_has_so_many_bits() {
+    let code = code(&program(
+        "layout len=1 { inet_proto \"p\" at 0 big } verdicts 1
+block0:
+  v0 = load_key.be8 0
+  v1 = const 0x0
+  v2 = and v0, v1
+  v3 = const 0x8000000000000
+  v4 = mul v2, v3
+  v5 = eq v4, v0
+  v6 = select v5, v1, v1
+  return v6",
+    ));
+    assert!(!code.bytes().is_empty());
+}
+
 #[test]
 fn sixteen_lanes_are_refused() {
     let program = program(

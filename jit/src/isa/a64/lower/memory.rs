@@ -416,7 +416,8 @@ impl Lowering<'_> {
     /// `value * multiplier` in a register, the cheapest way. The multiplier is above 1.
     pub(super) fn times(&mut self, value: ValueId, multiplier: u64) -> Reg {
         let a = self.reg(value);
-        let size = Size::of(self.max(value).saturating_mul(multiplier));
+        // Of a value that is always 0 the product fits any size, but the multiplier does not.
+        let size = Size::of(self.max(value).max(1).saturating_mul(multiplier));
         let shift = multiplier.trailing_zeros() as u8;
         let odd = multiplier >> shift;
         if odd == 1 {
