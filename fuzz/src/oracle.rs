@@ -91,9 +91,8 @@ pub fn compile(
 
 /// The engines of this machine that make code of programs of eight lanes.
 pub fn code_engines() -> impl Iterator<Item = EngineKind> {
-    let all = [EngineKind::Avx2, EngineKind::Cranelift];
-    all.into_iter()
-        .filter(|engine| engine.check(Cpu::host()).is_ok())
+    let all = [EngineKind::Avx2, EngineKind::Neon, EngineKind::Cranelift];
+    all.into_iter().filter(|&engine| is_asked(engine).is_ok())
 }
 
 /// Machine code of a program, audited where there is an auditor; the inner error is why the target cannot run it.

@@ -11,7 +11,7 @@ use std::fmt;
 
 use pktjit_ir::program::Inst;
 use pktjit_ir::{Program, TableId, ValueId};
-use pktjit_jit::{CompiledCode, Isa, ListingEntry};
+use pktjit_jit::{CompiledCode, Generator, Isa, ListingEntry, Target};
 use serde::Serialize;
 
 use super::tables::{constants, pool_tables};
@@ -57,6 +57,14 @@ impl fmt::Display for Line {
         }
         write!(f, "  {offset:4x}  {bytes:<20}  {text:<44}  ; {comment}")
     }
+}
+
+/// Whether code for `target` can be read here; Cranelift shows what it makes for other instruction sets itself.
+pub(super) fn is_read(target: &Target) -> bool {
+    matches!(
+        (target.isa, target.generator),
+        (Isa::X86_64, _) | (Isa::AArch64, Generator::Own)
+    )
 }
 
 /// The three entries of `code`, which was compiled from `program`.

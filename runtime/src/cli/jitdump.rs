@@ -252,7 +252,7 @@ impl<'a> Dump<'a> {
             Section::Plan => Stage::Plan(PlanView::new(self.plan.decision())),
             Section::Ir => Stage::Text(without_long_tables(&verified.to_string(), self.rows)),
             #[cfg(feature = "cranelift")]
-            Section::Asm if code()?.target().isa != Isa::X86_64 => {
+            Section::Asm if !asm::is_read(code()?.target()) => {
                 Stage::Text(pktjit_jit::cranelift_text(verified, code()?.target())?)
             }
             Section::Asm => Stage::Asm(asm::functions(code()?, program)),

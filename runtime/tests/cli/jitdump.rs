@@ -108,7 +108,7 @@ fn jitdump_shows_what_the_auditor_proved() {
     ];
     let object = json(&stdout(JITDUMP, &args));
     assert_eq!(object["audit"]["loops"], 2);
-    assert!(object["plan"]["candidates"].as_array().unwrap().len() == 9);
+    assert_eq!(object["plan"]["candidates"].as_array().unwrap().len(), 10);
 }
 
 #[test]
