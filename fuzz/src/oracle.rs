@@ -52,7 +52,8 @@ pub fn configurations() -> impl Iterator<Item = (EngineKind, Option<Structure>)>
         })
 }
 
-/// Compiles `rules`, audited where there is an auditor; the inner error is the structure that was asked for and why it cannot hold them.
+/// Compiles `rules`, audited where there is an auditor; the inner error is the structure that was asked for and why it
+/// cannot hold them.
 ///
 /// # Errors
 /// Anything else that stands in the way: every engine must take every plan, and `linear` every rule set.

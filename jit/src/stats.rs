@@ -25,7 +25,8 @@ pub struct LookupStats {
     pub dependent_load_depth: u32,
 }
 
-/// Counts what a lookup does with `code`, which was compiled from `program`; `None` for an instruction set that this cannot read.
+/// Counts what a lookup does with `code`, which was compiled from `program`; `None` for an instruction set that this cannot
+/// read.
 #[must_use]
 pub fn lookup_stats(code: &CompiledCode, program: &VerifiedProgram) -> Option<LookupStats> {
     let program = program.program();

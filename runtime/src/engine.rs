@@ -23,8 +23,8 @@ pub enum EngineKind {
     Avx2,
     /// Machine code with 128-bit vectors, on AArch64.
     Neon,
-    /// Machine code that [Cranelift](https://cranelift.dev) makes, with 128-bit vectors where it has them: on x86-64, 64-bit Arm,
-    /// RISC-V and s390x.
+    /// Machine code that [Cranelift](https://cranelift.dev) makes, with 128-bit vectors where it has them: on x86-64,
+    /// 64-bit Arm, RISC-V and s390x.
     Cranelift,
     /// The interpreter of the program that the machine code would be made from, on any machine.
     Interp,

@@ -49,7 +49,8 @@ entry_types!("C");
 /// What a caller of each must see to:
 /// - The classifier, or a clone of it, lives until the call returns.
 /// - Each key has [`KeyLayout::len`](pktjit_ir::KeyLayout::len) readable bytes.
-/// - `out` has room for `n` numbers, which are written before they are read, and overlaps no key; with `n` = 0, pointers are not looked at.
+/// - `out` has room for `n` numbers, which are written before they are read, and overlaps no key; with `n` = 0, pointers
+///   are not looked at.
 #[derive(Clone, Copy, Debug)]
 pub struct RawLookup<'a> {
     /// One key.

@@ -10,8 +10,8 @@
 //! Rules are inserted in winning order, so tables lie in the order of their strongest rules: a lookup ends at the first table
 //! whose strongest rule is weaker than what was found.
 //!
-//! A batch is one key after the other: taking table by table instead, for all keys that are not done, took 1.4 to 1.6 times as long
-//! on lists of 1k rules (2026-11-30, Zen 4), since which keys go on cannot be predicted.
+//! A batch is one key after the other: taking table by table instead, for all keys that are not done, took 1.4 to 1.6 times
+//! as long on lists of 1k rules (2026-11-30, Zen 4), since which keys go on cannot be predicted.
 
 use std::collections::HashMap;
 

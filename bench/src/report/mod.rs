@@ -1,7 +1,8 @@
 //! Results as tables that people read, in Markdown: the same on a terminal and in `docs/performance.md`.
 //!
 //! `tables` has the figures of a suite, `ratios` what they come to beside the peers, `fairness` the peers beside the
-//! kernel, `shapes` IPv6 beside IPv4, `lists` what `classbench` comes to. What was not measured by this crate is text: `*.md` in this folder.
+//! kernel, `shapes` IPv6 beside IPv4, `lists` what `classbench` comes to. What was not measured by this crate is text:
+//! `*.md` in this folder.
 
 mod fairness;
 mod lists;

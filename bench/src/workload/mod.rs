@@ -1,7 +1,7 @@
 //! Elements, and the traffic that is sent through them.
 //!
-//! [`rows`] says which there are, `elements` how they are made, [`lists`] holds prioritised lists. Which element a key hits is found here, by a search in sorted
-//! elements or by asking each; [`Set::check`] has the linear scan confirm it.
+//! [`rows`] says which there are, `elements` how they are made, [`lists`] holds prioritised lists. Which element a key hits
+//! is found here, by a search in sorted elements or by asking each; [`Set::check`] has the linear scan confirm it.
 
 mod elements;
 pub mod lists;

@@ -444,7 +444,8 @@ struct Search<'a> {
 }
 
 impl<'a> Search<'a> {
-    /// Considers all structures that `options` allows, after a search with fewer lanes has: what has no lanes is as it was there.
+    /// Considers all structures that `options` allows, after a search with fewer lanes has: what has no lanes is as it was
+    /// there.
     fn new(input: &'a Input<'a>, options: &Options, narrower: Option<&Self>) -> Self {
         let mut search = Self {
             input,

@@ -20,8 +20,8 @@ pub struct Shadowed {
 impl RuleSet {
     /// The rules that a single stronger rule covers, in winning order.
     ///
-    /// Looks at no more than about `work` pairs of rules, the strongest first among those that overlap; what it does not reach is
-    /// left out.
+    /// Looks at no more than about `work` pairs of rules, the strongest first among those that overlap; what it does not
+    /// reach is left out.
     #[must_use]
     pub fn shadowed(&self, mut work: u64) -> Vec<Shadowed> {
         let fields = self.layout().fields();

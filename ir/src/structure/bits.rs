@@ -4,8 +4,8 @@
 //! A rule becomes a few ternary [pieces](mod@pieces): bits that must be 0, bits that must be 1, wild bits. The index may let
 //! through too much, never too little.
 //!
-//! [`Candidates::choose`] then picks bits one after the other. Each doubles the cells; a piece goes to one of the two halves of its
-//! cell, or to both where the bit is wild in it. The next bit is the one that leaves the cells best filled:
+//! [`Candidates::choose`] then picks bits one after the other. Each doubles the cells; a piece goes to one of the two
+//! halves of its cell, or to both where the bit is wild in it. The next bit is the one that leaves the cells best filled:
 //!
 //! ```text
 //! f(x) = max(0, x - capacity / 2)^2 + x        summed over all cells

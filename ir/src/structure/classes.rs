@@ -1,4 +1,5 @@
-//! `classes`: values of a field are in one class where the same rules want them; a row of bits for each class, anded over the fields.
+//! `classes`: values of a field are in one class where the same rules want them; a row of bits for each class, anded over
+//! the fields.
 //!
 //! ```text
 //! for each field   class = search(x)              a table of all values, or radix, or a tree: whichever is quickest

@@ -450,8 +450,8 @@ impl Comparison {
         b.load(row, self.column_count() as u8, Some(lane))
     }
 
-    /// Compares the vector of rules at number `first` of `row`, and takes the rows of verdicts of those that match into the running
-    /// minimum `least`; yields the new one.
+    /// Compares the vector of rules at number `first` of `row`, and takes the rows of verdicts of those that match into the
+    /// running minimum `least`; yields the new one.
     pub(crate) fn emit_min(
         &self,
         b: &mut ProgramBuilder,

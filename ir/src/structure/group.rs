@@ -1,8 +1,8 @@
 //! A rule group: the rules that one index of key bits can tell apart, assigned to buckets.
 //!
-//! The bits are chosen by [`Candidates::choose`] so that they tell the rules apart. A rule goes to every cell that a key which it
-//! matches can select; rules with the fewest cells are placed first. A rule that is wild in many of the bits, or that finds
-//! one of its cells full, is *left over* as a whole, for the next group or the rest.
+//! The bits are chosen by [`Candidates::choose`] so that they tell the rules apart. A rule goes to every cell that a key
+//! which it matches can select; rules with the fewest cells are placed first. A rule that is wild in many of the bits, or
+//! that finds one of its cells full, is *left over* as a whole, for the next group or the rest.
 //!
 //! Cells with the same rules share a bucket, and sparse cells are packed together as long as they fit: what is too much in a
 //! bucket is harmless, since lanes compare exactly.

@@ -7,9 +7,10 @@
 //! result  = row number of the slot if its numbers are those of the key, and so is what all rules have in common; else MISS
 //! ```
 //!
-//! Two loads, of which the second waits for the first, and one comparison, whatever the number of rules. Each pilot was searched until its keys fell on
-//! slots that were still free, those with most keys first: this is the compress, hash, displace construction of Belazzougui,
-//! Botelho and Dietzfelbinger (2009) in the form that PTHash (Pibiri and Trani, 2021) made quick to look up.
+//! Two loads, of which the second waits for the first, and one comparison, whatever the number of rules. Each pilot was
+//! searched until its keys fell on slots that were still free, those with most keys first: this is the compress, hash,
+//! displace construction of Belazzougui, Botelho and Dietzfelbinger (2009) in the form that PTHash (Pibiri and Trani, 2021)
+//! made quick to look up.
 //!
 //! Pilots are small enough for those of a million rules to stay in the second-level cache. Slots do not: they are as narrow as
 //! the numbers allow, 8 bytes for an IPv4 address, even if one in eight of 12 bytes lies across two lines. A free slot repeats a

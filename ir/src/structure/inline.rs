@@ -9,7 +9,8 @@
 //!
 //! The masks of all vectors together are one scalar with bit i for rule i. The bit after the last rule is always set, so
 //! that the position of the first bit is either a rule or the number that stands for a miss: no branch, no compare.
-//! Only the row number waits for a load, so this is the fastest structure while the rules are few; its cost grows with their number.
+//! Only the row number waits for a load, so this is the fastest structure while the rules are few; its cost grows with
+//! their number.
 
 use crate::builder::ProgramBuilder;
 use crate::entity::ValueId;

@@ -1,9 +1,9 @@
 //! `linear`: blocks of rules, one vector of lanes each, compared one block after the other in a bounded loop.
 //!
 //! It holds everything and needs no index, so it is what is left where nothing else fits, and what `bucket` and `peel`
-//! do with the rules that are too wide for their indexes. Every block is compared for every key: leaving the loop at the first match would
-//! make the time depend on the traffic. A running minimum of the matching row numbers, lane by lane, finds the winner, so
-//! rules may lie in any order.
+//! do with the rules that are too wide for their indexes. Every block is compared for every key: leaving the loop at the
+//! first match would make the time depend on the traffic. A running minimum of the matching row numbers, lane by lane,
+//! finds the winner, so rules may lie in any order.
 
 use crate::builder::ProgramBuilder;
 use crate::entity::ValueId;

@@ -13,7 +13,8 @@
 //! | [`classes`] | values of a field are in a class, which has a row of bits, one for each rule; these are anded | what its memory allows |
 //! | [`linear`] | blocks of rules compared one block after the other | everything |
 //!
-//! `docs/structures.md` follows a key through each of them. Every structure compares exactly; what an index or a hash lets through may be too much, never too little.
+//! `docs/structures.md` follows a key through each of them. Every structure compares exactly; what an index or a hash lets
+//! through may be too much, never too little.
 
 pub(crate) mod bit_rows;
 pub(crate) mod bits;

@@ -20,9 +20,9 @@
 //! Cost: about 14 instructions with one node of one vector and one word; dependent loads are `cells`, the node, the row
 //! number; two or three lines. 4 bytes a cell and 16 to 18 bytes a segment.
 //!
-//! Sources: an index of leading bits before a second step is DIR-24-8 (Gupta, Lin and McKeown, 1998) and the root of Poptrie (Asai
-//! and Ohara, 2015); comparing what is left of a cell at once takes the place of their second tables, whose size depends on
-//! the lengths of prefixes.
+//! Sources: an index of leading bits before a second step is DIR-24-8 (Gupta, Lin and McKeown, 1998) and the root of
+//! Poptrie (Asai and Ohara, 2015); comparing what is left of a cell at once takes the place of their second tables, whose
+//! size depends on the lengths of prefixes.
 
 use std::ops::Range;
 

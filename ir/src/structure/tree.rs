@@ -20,8 +20,8 @@
 //! that `radix` finds no index that spreads them.
 //!
 //! Sources: k-ary search with SIMD over an implicit layout is Schlegel, Gemulla and Lehner, "k-ary search on modern
-//! processors" (2009) and FAST (Kim et al., 2010); why a block per cache line beats binary and Eytzinger layouts is in Khuong and
-//! Morin, "Array layouts for comparison-based searching" (2017).
+//! processors" (2009) and FAST (Kim et al., 2010); why a block per cache line beats binary and Eytzinger layouts is in
+//! Khuong and Morin, "Array layouts for comparison-based searching" (2017).
 
 use std::ops::Range;
 

@@ -1,7 +1,8 @@
 //! The text form of a program: what listings, failing tests and filetests show, and what [`parse`] reads back.
 //!
-//! Printing and then parsing is the identity for every [`Program`](crate::Program), verified or not. Line breaks and indentation mean nothing;
-//! a comment runs from `;` to the end of the line. Numbers are decimal or `0x` hexadecimal, names are quoted as in Rust.
+//! Printing and then parsing is the identity for every [`Program`](crate::Program), verified or not. Line breaks and
+//! indentation mean nothing; a comment runs from `;` to the end of the line. Numbers are decimal or `0x` hexadecimal, names
+//! are quoted as in Rust.
 //!
 //! ```text
 //! layout len=8 {

@@ -1,8 +1,8 @@
 //! The auditor: proves what finished code promises from its bytes alone.
 //!
-//! It decodes with a decoder that did not make the bytes (iced-x86, yaxpeax-arm), follows every path of each entry, and knows of each register
-//! what it holds: a number in an interval, or an address derived from the key, a table, the pool, the results or the
-//! array of key addresses. For every program, target and code that it accepts:
+//! It decodes with a decoder that did not make the bytes (iced-x86, yaxpeax-arm), follows every path of each entry, and
+//! knows of each register what it holds: a number in an interval, or an address derived from the key, a table, the pool,
+//! the results or the array of key addresses. For every program, target and code that it accepts:
 //!
 //! 1. Each entry is at a multiple of 64 and starts with `endbr64` or `bti c`; it ends in returns and never runs off its end.
 //! 2. No jump or call is indirect. Branches go to starts of instructions of the same function, none of which overlap; all

@@ -1,8 +1,8 @@
 //! Leaves: rows of rules that are compared at once, shared by the cells that select them.
 //!
-//! What is too much in a leaf is harmless, since lanes compare exactly. So neighbouring cells, which have rules in common, become
-//! one as long as they fit, and what is then still small fills up other leaves. A leaf never changes: a cell names it by its
-//! number.
+//! What is too much in a leaf is harmless, since lanes compare exactly. So neighbouring cells, which have rules in common,
+//! become one as long as they fit, and what is then still small fills up other leaves. A leaf never changes: a cell names
+//! it by its number.
 
 use crate::structure::lists::Lists;
 

@@ -26,9 +26,9 @@
 //! vectors ([`classes`](crate::structure::classes)), whichever is quicker: a thousand wide rules that all hold at one point
 //! are told apart by no index, and are a few vectors a field there.
 //!
-//! **Leaves** hold ports and protocols as narrow as they are: an instruction more for each such column, and three quarters of the
-//! memory. Of lists of 100,000 rules, whose tables are in the third-level cache, batches took 0.86 of the time, of those of
-//! 1000 rules the same (AMD EPYC, 8 lanes, 2026-11-30).
+//! **Leaves** hold ports and protocols as narrow as they are: an instruction more for each such column, and three quarters
+//! of the memory. Of lists of 100,000 rules, whose tables are in the third-level cache, batches took 0.86 of the time, of
+//! those of 1000 rules the same (AMD EPYC, 8 lanes, 2026-11-30).
 //!
 //! **Cost** of a group: two dependent loads, and about 4 instructions a field for each vector of rules. The ways of four groups
 //! are computed before the first of their leaves is compared, so that their loads wait at the same time.
@@ -42,9 +42,9 @@
 //! cells, one aligned store each, and be deleted likewise, with what it had covered in the cells written anew. That takes
 //! row numbers with gaps, room behind the leaves, and tables that may be written.
 //!
-//! Sources: independent groups by which fields are wide are EffiCuts' separable trees (Vamanan et al., 2010), bits anywhere in the
-//! key instead of cuts are those of modular classification (Woo, 2000) and ByteCuts (Daly and Torng, 2018). Leaves that are
-//! compared at once and one minimum over all groups are ours.
+//! Sources: independent groups by which fields are wide are EffiCuts' separable trees (Vamanan et al., 2010), bits anywhere
+//! in the key instead of cuts are those of modular classification (Woo, 2000) and ByteCuts (Daly and Torng, 2018). Leaves
+//! that are compared at once and one minimum over all groups are ours.
 
 mod emit;
 mod group;
@@ -106,8 +106,8 @@ struct Outlook {
 }
 
 /// Takes what is told apart cheaply and leaves over the rest. Over the nine ClassBench sets (2026-11-30), batches of acl1_1k,
-/// fw1_1k, ipc1_1k, acl1_10k, fw1_10k and ipc1_10k took 10.8, 17.4, 13.3, 16.6, 18.9 and 36.0 ns with it, and 14.6, 17.4, 14.1, 24.4,
-/// 19.3 and 38.1 ns with the patient one; of fw1_100k and ipc1_100k 81 and 45 ns, and 70 and 30 ns.
+/// fw1_1k, ipc1_1k, acl1_10k, fw1_10k and ipc1_10k took 10.8, 17.4, 13.3, 16.6, 18.9 and 36.0 ns with it, and 14.6, 17.4,
+/// 14.1, 24.4, 19.3 and 38.1 ns with the patient one; of fw1_100k and ipc1_100k 81 and 45 ns, and 70 and 30 ns.
 const EAGER: Outlook = Outlook {
     vector: 1.2,
     doubling: 1.0,

@@ -7,8 +7,8 @@
 //! f(x) = max(0, x - capacity / 2)^2 + x        summed over all cells
 //! ```
 //!
-//! What makes it quick, and differ from there: rules in cells that are small enough for a leaf are kept in one heap and count for
-//! their copies alone, since another bit can do nothing else to them.
+//! What makes it quick, and differ from there: rules in cells that are small enough for a leaf are kept in one heap and
+//! count for their copies alone, since another bit can do nothing else to them.
 
 use crate::structure::bits::{Ternary, count_bits};
 use crate::structure::lists::Lists;

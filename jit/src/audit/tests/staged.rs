@@ -19,8 +19,8 @@ fn staged() -> VerifiedProgram {
 #[derive(Clone, Copy)]
 struct Found(Mnemonic, Option<i64>);
 
-/// The faults of the code once `change` has changed the bytes of the `nth` of the instructions of `lookup_batch` that are `found`;
-/// it is also told where in them the immediate starts.
+/// The faults of the code once `change` has changed the bytes of the `nth` of the instructions of `lookup_batch` that are
+/// `found`; it is also told where in them the immediate starts.
 fn faults(found: Found, nth: usize, change: impl Fn(&mut [u8], usize)) -> Vec<Fault> {
     let program = staged();
     let mut code = crate::compile(&program, &Target::x86_64_avx2()).unwrap();

@@ -257,8 +257,8 @@ pub(super) fn alignment(instruction: &Instruction) -> u64 {
     }
 }
 
-/// Whether the instruction computes with vector or mask registers, or is one of those whose effect on general registers and flags
-/// is known to the analysis.
+/// Whether the instruction computes with vector or mask registers, or is one of those whose effect on general registers and
+/// flags is known to the analysis.
 fn is_useful(instruction: &Instruction) -> bool {
     use Mnemonic as M;
     if instruction.has_lock_prefix()

@@ -200,7 +200,8 @@ fn whole(entry: &[Part], blocks: Option<Vec<Part>>, key: &[Part], next: &[Part])
     .concat()
 }
 
-/// All blocks: `nth_key` makes the key that [`IN_BLOCK`] counts the current one, `next_block` goes on to the keys of the next block.
+/// All blocks: `nth_key` makes the key that [`IN_BLOCK`] counts the current one, `next_block` goes on to the keys of the
+/// next block.
 fn blocks(nth_key: Part, next_block: Part) -> Vec<Part> {
     let keys = BLOCK as u64;
     [

@@ -15,9 +15,9 @@
 //! | r13 | the body's in a frame | the same; of a block, its first key | the body's in a frame |
 //! | rsp and above | scratch in a frame | scratch in a frame | scratch in a frame |
 //!
-//! The body obeys the columns of the batch loops in `lookup` too, so that it is lowered once and emitted three times. A body for which the registers above suffice but for the frame's, and
-//! that has no scratch, has no frame: callee-saved registers are not touched, and the only stack that a lookup uses holds its
-//! return address.
+//! The body obeys the columns of the batch loops in `lookup` too, so that it is lowered once and emitted three times. A
+//! body for which the registers above suffice but for the frame's, and that has no scratch, has no frame: callee-saved
+//! registers are not touched, and the only stack that a lookup uses holds its return address.
 
 use super::inst::{Address, Alu, Cond, Inst, Label, Reg, Size, Source, Width};
 pub(super) use crate::isa::staged::Pass;

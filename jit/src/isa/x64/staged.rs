@@ -22,8 +22,8 @@ const NO_BLOCK: Label = Label(BLOCK_LABELS + 3);
 /// How many labels the code around a body uses.
 pub(super) const LABELS: u32 = BLOCK_LABELS + 4;
 
-/// The blocks of `lookup_batch`. Each key is found by a product: the auditor bounds the counter, and so the product, while a pointer
-/// that advances would have to be tied to the counter.
+/// The blocks of `lookup_batch`. Each key is found by a product: the auditor bounds the counter, and so the product, while
+/// a pointer that advances would have to be tied to the counter.
 pub(super) fn batch_blocks() -> Vec<Part> {
     let nth_key = [
         block(copy(KEY, IN_BLOCK)),
@@ -66,7 +66,8 @@ pub(super) fn batch_ptrs_blocks() -> Vec<Part> {
     blocks(&[nth_key], &[block(advance(STEP, 8 * BLOCK))])
 }
 
-/// All blocks: `nth_key` makes the key that [`IN_BLOCK`] counts the current one, `next_block` goes on to the keys of the next block.
+/// All blocks: `nth_key` makes the key that [`IN_BLOCK`] counts the current one, `next_block` goes on to the keys of the
+/// next block.
 fn blocks(nth_key: &[Part], next_block: &[Part]) -> Vec<Part> {
     let is_block_left = [
         block(Inst::Cmp {

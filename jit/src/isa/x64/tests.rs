@@ -119,8 +119,8 @@ fn entries(code: &CompiledCode) -> [Vec<Instruction>; 3] {
     .map(|entry| decode(code, entry))
 }
 
-/// The code of `lookup` between `endbr64` and `vzeroupper` or `ret`, a line an instruction; what lies in the pool is `pool+offset`,
-/// a jump goes to a line, counted from 1.
+/// The code of `lookup` between `endbr64` and `vzeroupper` or `ret`, a line an instruction; what lies in the pool is
+/// `pool+offset`, a jump goes to a line, counted from 1.
 fn body_text(code: &CompiledCode) -> String {
     let mut formatter = IntelFormatter::new();
     let insts = decode(code, code.entries().lookup);
