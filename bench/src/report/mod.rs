@@ -95,8 +95,6 @@ pub fn page(runs: &[Run]) -> String {
         }
     }
     text.push_str(include_str!("kernel.md"));
-    text.push('\n');
-    text.push_str(include_str!("classbench.md"));
     text
 }
 
