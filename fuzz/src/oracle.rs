@@ -66,7 +66,7 @@ pub fn compile(
     let builder = Classifier::builder()
         .engine(engine)
         .effort(effort)
-        // There is no auditor for its code.
+        // The auditor does not understand all of its code: `has_auditor` says what is missing.
         .audit(engine != EngineKind::Cranelift);
     let builder = match structure {
         Some(structure) => builder.structure(structure),
