@@ -2,7 +2,9 @@
 //! instruction set is beside them: `inst` and `regs` (register assignment), `uses` and `staged` (what lowering asks).
 
 pub(crate) mod a64;
+mod frame;
 mod inst;
+mod lower;
 mod regs;
 mod staged;
 mod uses;

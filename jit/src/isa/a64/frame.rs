@@ -1,32 +1,13 @@
 //! The stack frame of an entry whose program has scratch: numbers from sp upwards, and nothing else.
 //!
-//! sp moves here alone, so the body knows where its scratch is. A page below what was touched is touched before sp goes on,
-//! so that a guard page is hit, not jumped over.
+//! sp moves here alone, so the body knows where its scratch is.
 
 use super::inst::Inst;
-
-/// The least that a guard page covers.
-const PAGE: u32 = 4096;
-/// Bytes of two vectors, with which scratch is cleared; sp stays at a multiple of 16.
-pub(super) const STORE: u32 = 32;
-
-/// Bytes of so many numbers of scratch, a whole number of stores.
-pub(super) fn scratch_bytes(numbers: u32) -> u32 {
-    (4 * numbers).next_multiple_of(STORE)
-}
+use crate::isa::frame::{PAGE, allocate};
 
 /// Sets up a frame of so many bytes.
 pub(super) fn enter(bytes: u32) -> Vec<Inst> {
-    let mut insts = Vec::new();
-    let mut left = bytes;
-    while left > PAGE {
-        insts.extend([Inst::Allocate { bytes: PAGE }, Inst::TouchStack]);
-        left -= PAGE;
-    }
-    if left > 0 {
-        insts.push(Inst::Allocate { bytes: left });
-    }
-    insts
+    allocate(bytes, |bytes| Inst::Allocate { bytes }, Inst::TouchStack)
 }
 
 /// Takes the frame down: whole pages at once, then the rest, since an immediate has 12 bits.
@@ -39,6 +20,7 @@ pub(super) fn leave(bytes: u32) -> Vec<Inst> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::isa::frame::scratch_bytes;
 
     #[test]
     fn each_page_of_a_large_frame_is_touched() {

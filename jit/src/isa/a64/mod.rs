@@ -25,11 +25,11 @@ use pktjit_ir::{Program, VerifiedProgram};
 use crate::code::{CompiledCode, Entries, ListingEntry, StackUse};
 use crate::constant_pool::ConstantPool;
 use crate::error::CompileError;
+use crate::isa::lower::{self as shared, Lookup};
 use crate::isa::staged as passes;
 use crate::target::Target;
 use abi::{Part, Pass};
 use inst::Class;
-use lower::Lookup;
 use regs::{Allowed, Body, Line, Pressure, Step};
 
 /// How far `ldr` and `adr` reach, and conditional branches: all of the code and the pool is within.
@@ -59,7 +59,7 @@ pub(crate) fn compile(
         program: program.program(),
         pass: Pass::Whole,
     };
-    let whole = assigned(whole, &mut pool)?.map_err(|class| {
+    let whole = assigned(whole, target, &mut pool)?.map_err(|class| {
         let (what, count) = match class {
             Class::General => ("general", ALLOWED.general.len()),
             _ => ("vector", ALLOWED.vector.len()),
@@ -68,13 +68,13 @@ pub(crate) fn compile(
             "more values are alive at once than the {count} {what} registers hold"
         ))
     })?;
-    let staged = in_blocks(program, &mut pool)?;
+    let staged = in_blocks(program, target, &mut pool)?;
     let is_staged = staged.is_some();
     let mut bodies = vec![whole];
     bodies.extend(staged.into_iter().flatten());
 
     let mut code = emit::Buffer::new(FILLER);
-    let scratch = frame::scratch_bytes(program.program().scratch);
+    let scratch = crate::isa::frame::scratch_bytes(program.program().scratch);
     let mut entry = |parts: &[Part]| entry(&mut code, parts, &bodies, scratch, pool.len());
     let entries = Entries {
         lookup: entry(&abi::lookup())?,
@@ -93,6 +93,7 @@ pub(crate) fn compile(
 /// The bodies of the two passes over a block, if the program stages a row and the registers suffice.
 fn in_blocks(
     facts: &VerifiedProgram,
+    target: &Target,
     pool: &mut ConstantPool,
 ) -> Result<Option<[Assigned; 2]>, CompileError> {
     let Some(index) = passes::index(facts) else {
@@ -106,7 +107,7 @@ fn in_blocks(
             program,
             pass,
         };
-        assigned(lookup, pool)
+        assigned(lookup, target, pool)
     };
     let bodies = (body(&fetch, Pass::Fetch)?, body(&finish, Pass::Finish)?);
     Ok(match bodies {
@@ -124,12 +125,13 @@ struct Assigned {
 /// A body on physical registers, or the kind of registers of which there are too few.
 fn assigned(
     lookup: Lookup<'_>,
+    target: &Target,
     pool: &mut ConstantPool,
 ) -> Result<Result<Assigned, Class>, CompileError> {
     // Each round computes one more value at its uses, so there are no more rounds than values.
     let mut recomputed = vec![false; lookup.facts.value_count()];
     loop {
-        let body: Body = lower::lower(lookup, pool, &recomputed)?;
+        let body: Body = shared::lower(lookup, target, pool, &recomputed)?;
         match regs::assign(&body, ALLOWED) {
             Ok(steps) => {
                 let labels = body.labels;
@@ -188,7 +190,7 @@ fn entry(
                     }
                     check_reach(code.len() + pool_bytes)?;
                 }
-                code.bind(labels[lower::END.0 as usize]);
+                code.bind(labels[shared::END.0 as usize]);
             }
         }
     }

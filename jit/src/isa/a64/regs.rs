@@ -2,9 +2,7 @@
 
 use super::immediate;
 use super::inst::{Alu, Class, Inst, Operand, Reg, Role, Size, Vector};
-pub(super) use crate::isa::regs::{
-    Allowed, MachineInst, MoveSource, Node, Pressure, VirtualRegister, assign,
-};
+pub(super) use crate::isa::regs::{Allowed, MachineInst, Pressure, assign};
 
 /// A body on virtual registers.
 pub(super) type Body = crate::isa::regs::Body<Inst>;

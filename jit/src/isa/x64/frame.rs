@@ -8,20 +8,15 @@
 //! rsp
 //! ```
 //!
-//! rsp moves here alone, so the body knows where its scratch is. A page below what was touched is touched before rsp goes on,
-//! so that a guard page is hit, not jumped over. Rounding rsp down to a multiple of 32 was rejected: it costs a register that
-//! keeps the old rsp, to spare every other 32-byte access the border between two cache lines.
+//! rsp moves here alone, so the body knows where its scratch is. Rounding rsp down to a multiple of 32 was rejected: it costs
+//! a register that keeps the old rsp, to spare every other 32-byte access the border between two cache lines.
 
 use super::abi::RSP;
 use super::inst::{Address, Alu, Inst, Reg, Size, Source};
+use crate::isa::frame::{allocate, scratch_bytes};
 
 /// Bytes of a saved register, and of the return address.
 const SLOT: u32 = 8;
-/// The least that a guard page covers.
-const PAGE: u32 = 4096;
-/// Bytes of one vector store, with which scratch is cleared.
-pub(super) const STORE: u32 = 32;
-
 /// What an entry does to the stack.
 #[derive(Debug)]
 pub(super) struct Frame {
@@ -57,14 +52,8 @@ impl Frame {
     /// Sets the frame up; spoils the flags.
     pub(super) fn enter(&self) -> Vec<Inst> {
         let mut insts: Vec<Inst> = self.saved.iter().map(|&reg| Inst::Push { reg }).collect();
-        let mut left = self.allocated;
-        while left > PAGE {
-            insts.extend([move_rsp(Alu::Sub, PAGE), TOUCH]);
-            left -= PAGE;
-        }
-        if left > 0 {
-            insts.push(move_rsp(Alu::Sub, left));
-        }
+        let move_down = |bytes| move_rsp(Alu::Sub, bytes);
+        insts.extend(allocate(self.allocated, move_down, TOUCH));
         insts
     }
 
@@ -74,11 +63,6 @@ impl Frame {
         let restored = self.saved.iter().rev().map(|&reg| Inst::Pop { reg });
         release.into_iter().chain(restored).collect()
     }
-}
-
-/// Bytes of so many numbers of scratch, a whole number of stores.
-pub(super) fn scratch_bytes(numbers: u32) -> u32 {
-    (4 * numbers).next_multiple_of(STORE)
 }
 
 /// Touches the page of rsp and changes nothing.

@@ -28,12 +28,12 @@ use crate::code::{CompiledCode, Entries, ListingEntry, StackUse};
 use crate::code_buffer::check_len;
 use crate::constant_pool::ConstantPool;
 use crate::error::CompileError;
+use crate::isa::lower::{self as shared, Lookup};
 use crate::isa::staged as passes;
 use crate::target::Target;
 use abi::{Part, Pass};
 use frame::Frame;
 use inst::{Class, Inst, Reg, Role};
-use lower::Lookup;
 use regs::{Allowed, Body, Line, Pressure, Step};
 
 /// What is between the functions: `int3`, which stops whoever runs into it.
@@ -138,7 +138,7 @@ fn assigned(
     // Each round computes one more value at its uses, so there are no more rounds than values.
     let mut recomputed = vec![false; lookup.facts.value_count()];
     loop {
-        let body: Body = lower::lower(lookup, target, pool, &recomputed)?;
+        let body: Body = shared::lower(lookup, target, pool, &recomputed)?;
         let allowed = Allowed {
             general,
             vector: &abi::VECTOR,
@@ -212,7 +212,7 @@ fn entry(
                     }
                     check_len(code.len())?;
                 }
-                code.bind(labels[lower::END.0 as usize]);
+                code.bind(labels[shared::END.0 as usize]);
             }
         }
     }

@@ -2,9 +2,7 @@
 
 use super::evex::{Avx512, LaneSource, Lanes, Lanewise, MaskOp};
 use super::inst::{Class, Inst, Reg, Role, Size, Vector, VectorSource};
-pub(super) use crate::isa::regs::{
-    Allowed, MachineInst, MoveSource, Node, Pressure, VirtualRegister, assign,
-};
+pub(super) use crate::isa::regs::{Allowed, MachineInst, Pressure, assign};
 
 /// A body on virtual registers.
 pub(super) type Body = crate::isa::regs::Body<Inst>;
@@ -102,7 +100,7 @@ mod tests {
     use quickcheck::{Gen, QuickCheck};
 
     use super::*;
-    use crate::isa::regs::sequence;
+    use crate::isa::regs::{MoveSource, sequence};
 
     /// What is in each register, by name of where it was at first; constants are negative.
     type File = HashMap<Reg, i64>;
