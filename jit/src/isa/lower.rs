@@ -1,11 +1,11 @@
 //! From a verified program to a body of machine instructions on virtual registers: what all instruction sets share.
 //!
-//! [`Lowering`] knows where each value is and where it had best be computed, and lowers blocks, loops and branches (`control`),
-//! scratch and staged rows. Which instructions that takes, an instruction set tells in [`Machine`]; what only one of them
-//! needs, it adds to its own `Lowering`.
+//! [`Lowering`] knows where each value is and where it had best be computed, and lowers blocks, loops and branches
+//! (`control`), scratch and staged rows. Which instructions that takes, an instruction set tells in [`Machine`]; what
+//! only one of them needs, it adds to its own `Lowering`.
 //!
-//! Invariants: every node is one machine instruction; between an instruction that sets flags and the one that reads them
-//! none sets any; upper halves of registers hold zeros wherever facts say below 2^32.
+//! Invariants: every node is one machine instruction; between an instruction that sets flags and the one that reads
+//! them none sets any; upper halves of registers hold zeros wherever facts say below 2^32.
 
 mod control;
 mod scratch;
@@ -95,7 +95,8 @@ pub(super) trait Machine: MachineInst {
     /// `to` = what is where the result of the key will be, or `max` if that is less.
     fn staged_index(lowering: &mut Lowering<'_, Self>, to: Reg, max: u64);
 
-    /// Writes zeros to scratch: so many trips of a loop of [`STORES_OF_TRIP`] stores, and the `rest` of the stores after it.
+    /// Writes zeros to scratch: so many trips of a loop of [`STORES_OF_TRIP`] stores, and the `rest` of the stores
+    /// after it.
     fn clear(lowering: &mut Lowering<'_, Self>, trips: u32, rest: u32);
 }
 
@@ -165,8 +166,8 @@ fn check_lanes(
     Ok(())
 }
 
-/// Where a value is: in one register or, where registers hold four lanes, its lanes from the fifth on in a second one. Lanes
-/// that are all alike have one register that serves as both.
+/// Where a value is: in one register or, where registers hold four lanes, its lanes from the fifth on in a second one.
+/// Lanes that are all alike have one register that serves as both.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Held {
     /// The register, or that of the low lanes.

@@ -4,11 +4,11 @@
 //! and the index, the row and the first lane of a bucket are computed once for eight rules. A bucket of four lanes would need
 //! all of that twice for the same rules.
 //!
-//! There are registers enough for most programs, so values are computed where they are used ([`Uses::sinks`]) less to hold
-//! none than because that is where x86-64 computes them, too.
+//! There are registers enough for most programs, so values are computed where they are used (`Uses::sinks`) less
+//! to hold none than because that is where x86-64 computes them, too.
 //!
-//! Invariants: `immediate` has agreed to the immediates of every instruction; a virtual register is written once, except for
-//! block parameters, `movk` and `bfi`, which change what was made for them.
+//! Invariants: `immediate` has agreed to the immediates of every instruction; a virtual register is written once,
+//! except for block parameters, `movk` and `bfi`, which change what was made for them.
 
 mod lanes;
 mod memory;

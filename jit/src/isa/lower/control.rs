@@ -1,8 +1,8 @@
 //! Blocks, loops and what is passed between them.
 //!
-//! Arguments become parameters by parallel moves on the edge: ahead of the jump where there is one successor, and behind
-//! the conditional jump where there are two. A `repeat` moves first, then counts; so nothing that is needed after the loop
-//! may be in a register that it overwrites, and [`Lowering::enter_loop`] sees to that.
+//! Arguments become parameters by parallel moves on the edge: ahead of the jump where there is one successor, and
+//! behind the conditional jump where there are two. A `repeat` moves first, then counts; so nothing that is needed
+//! after the loop may be in a register that it overwrites, and [`Lowering::enter_loop`] sees to that.
 
 use pktjit_ir::program::Terminator;
 use pktjit_ir::{BlockId, ValueId};

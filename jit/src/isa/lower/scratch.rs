@@ -1,5 +1,5 @@
-//! Scratch: numbers on the stack from the stack pointer upwards, cleared before a body does anything else, since a batch runs
-//! the body for one key after the other.
+//! Scratch: numbers on the stack from the stack pointer upwards, cleared before a body does anything else, since a
+//! batch runs the body for one key after the other.
 
 use super::{Lowering, Machine};
 use crate::isa::frame::{STORE, scratch_bytes};

@@ -1,4 +1,5 @@
-//! What the two passes over a block of keys do beside a lookup: one prefetches the staged row, the other reads its index.
+//! What the two passes over a block of keys do beside a lookup: one prefetches the staged row, the other reads its
+//! index.
 
 use pktjit_ir::program::Inst as Ir;
 
@@ -9,7 +10,8 @@ const LINE: u32 = 64;
 
 /// Passes.
 impl<I: Machine> Lowering<'_, I> {
-    /// Asks for the first line of the staged row, and the second one where the row may reach into it; tables start at lines.
+    /// Asks for the first line of the staged row, and the second one where the row may reach into it; tables start at
+    /// lines.
     pub(super) fn prefetch(&mut self) {
         let Some(row) = self.program.staged else {
             return;
@@ -25,8 +27,8 @@ impl<I: Machine> Lowering<'_, I> {
         I::prefetch(self, place, &lines[..count], table);
     }
 
-    /// Reads the index of the staged row, the parameter of the first block, from where the result will be. Others may have
-    /// written there, so its bound is enforced.
+    /// Reads the index of the staged row, the parameter of the first block, from where the result will be. Others may
+    /// have written there, so its bound is enforced.
     pub(super) fn staged_index(&mut self) {
         let Some(&(index, _)) = self.program.blocks[0].params.first() else {
             return;

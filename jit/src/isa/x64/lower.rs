@@ -3,12 +3,13 @@
 //! What keeps registers free, of which there are few:
 //! - a constant holds none: it is an immediate, an operand in the pool, or set where an instruction insists on a register;
 //! - lanes, broadcast table entries and comparisons with a single use in their block are computed at that use
-//!   ([`Uses::sinks`]), mostly as its memory operand or in the flags; loads of scratch only while scratch does not change;
+//!   (`Uses::sinks`), mostly as its memory operand or in the flags; loads of scratch only while scratch does not change;
 //! - a row with a constant index is an address, not a value;
 //! - what the register assignment asks for is computed at each use (`recomputed`).
 //!
-//! Invariants: a virtual register is written once, except for block parameters and two-operand instructions, which change the
-//! copy that was made for them; between an instruction that sets flags and the one that reads them there is no other.
+//! Invariants: a virtual register is written once, except for block parameters and two-operand instructions, which
+//! change the copy that was made for them; between an instruction that sets flags and the one that reads them there is
+//! no other.
 
 mod avx512;
 mod lanes;

@@ -1,8 +1,8 @@
 //! The index of a staged row.
 
 use super::Lowering;
+use crate::isa::x64::abi::RESULT_IN_BLOCK;
 use crate::isa::x64::inst::{Alu, Cond, Inst, Reg, Size, Source, Width};
-use crate::isa::x64::staged::RESULT;
 
 /// Staged rows.
 impl Lowering<'_> {
@@ -11,7 +11,7 @@ impl Lowering<'_> {
         let size = Size::S32;
         self.push(Inst::Load {
             dst,
-            address: RESULT,
+            address: RESULT_IN_BLOCK,
             width: Width::B4,
         });
         if (max + 1).is_power_of_two()
