@@ -54,6 +54,7 @@ pub(super) fn compile<I: InstructionSet>(
     program: &VerifiedProgram,
     target: &Target,
 ) -> Result<CompiledCode, CompileError> {
+    lower::check_lanes::<I>(program, target)?;
     let mut pool = ConstantPool::new(&program.program().tables);
     let mut bodies = vec![whole::<I>(program, target, &mut pool)?];
     let staged = in_blocks(program, target, &mut pool)?;

@@ -90,7 +90,12 @@ pub(super) trait Machine: MachineInst {
     ) -> Self::Place;
 
     /// Asks for the cache lines that are so many bytes after the start of a row.
-    fn prefetch(lowering: &mut Lowering<'_, Self>, row: Self::Place, bytes: &[u32], table: TableId);
+    fn prefetch(
+        lowering: &mut Lowering<'_, Self>,
+        row: Self::Place,
+        bytes: impl Iterator<Item = u32>,
+        table: TableId,
+    );
 
     /// `to` = what is where the result of the key will be, or `max` if that is less.
     fn staged_index(lowering: &mut Lowering<'_, Self>, to: Reg, max: u64);
@@ -100,7 +105,7 @@ pub(super) trait Machine: MachineInst {
     fn clear(lowering: &mut Lowering<'_, Self>, trips: u32, rest: u32);
 }
 
-/// Lowers a lookup; the values of `recomputed` are computed at each use.
+/// Lowers a lookup that [`check_lanes`] has passed; the values of `recomputed` are computed at each use.
 ///
 /// # Errors
 /// Where the program needs what the target does not have.
@@ -115,7 +120,6 @@ pub(super) fn lower<I: Machine>(
         program,
         pass,
     } = lookup;
-    check_lanes(facts, I::vectors(target))?;
     let mut lowering = Lowering::<I> {
         facts,
         program,
@@ -147,10 +151,15 @@ pub(super) fn lower<I: Machine>(
     }
 }
 
-fn check_lanes(
+/// Checks that vectors have as many lanes as the target can give them.
+///
+/// # Errors
+/// Where they have not.
+pub(super) fn check_lanes<I: Machine>(
     program: &VerifiedProgram,
-    (vectors, all): (&str, &[u8]),
+    target: &Target,
 ) -> Result<(), CompileError> {
+    let (vectors, all) = I::vectors(target);
     let ids = (0..program.value_count() as u32).map(ValueId::new);
     for value in ids {
         if let Type::Lanes(lanes) | Type::Mask(lanes) = program.facts(value).ty

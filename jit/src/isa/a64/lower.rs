@@ -98,9 +98,14 @@ impl Machine for Inst {
         lowering.row(value, table, index)
     }
 
-    fn prefetch(lowering: &mut Lowering<'_>, row: Place, bytes: &[u32], table: TableId) {
+    fn prefetch(
+        lowering: &mut Lowering<'_>,
+        row: Place,
+        bytes: impl Iterator<Item = u32>,
+        table: TableId,
+    ) {
         let base = lowering.place_register(row);
-        for &disp in bytes {
+        for disp in bytes {
             lowering.push_reading(Self::Prefetch { base, disp }, Some(table));
         }
     }

@@ -22,9 +22,8 @@ impl<I: Machine> Lowering<'_, I> {
         self.line.note = "prefetch";
         let row_bytes = self.table(table).row_bytes;
         let place = I::row(self, row, table, index);
-        let lines = [0, LINE.min(row_bytes - 1)];
-        let count = if LINE.is_multiple_of(row_bytes) { 1 } else { 2 };
-        I::prefetch(self, place, &lines[..count], table);
+        let second = (!LINE.is_multiple_of(row_bytes)).then(|| LINE.min(row_bytes - 1));
+        I::prefetch(self, place, [0].into_iter().chain(second), table);
     }
 
     /// Reads the index of the staged row, the parameter of the first block, from where the result will be. Others may

@@ -110,8 +110,13 @@ impl Machine for Inst {
         lowering.row(value, table, index)
     }
 
-    fn prefetch(lowering: &mut Lowering<'_>, row: Address, bytes: &[u32], table: TableId) {
-        for address in bytes.iter().filter_map(|&bytes| row.plus(bytes.into())) {
+    fn prefetch(
+        lowering: &mut Lowering<'_>,
+        row: Address,
+        bytes: impl Iterator<Item = u32>,
+        table: TableId,
+    ) {
+        for address in bytes.filter_map(|bytes| row.plus(bytes.into())) {
             lowering.push_reading(Self::Prefetch { address }, Some(table));
         }
     }
