@@ -36,7 +36,7 @@ pub struct CompiledCode {
 }
 
 /// What an entry takes of the stack.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct StackUse {
     /// All bytes, the return address included.
     pub(crate) bytes: u32,
@@ -50,6 +50,14 @@ impl StackUse {
         bytes: 8,
         allocated: 0,
     };
+
+    /// What suffices for both.
+    pub(crate) fn max(self, other: Self) -> Self {
+        Self {
+            bytes: self.bytes.max(other.bytes),
+            allocated: self.allocated.max(other.allocated),
+        }
+    }
 }
 
 /// The large tables with their offsets in the region, in ascending order.

@@ -91,7 +91,7 @@ impl<F: Fixup> CodeBuffer<F> {
     ) -> Result<CompiledCode, CompileError> {
         self.align();
         let pool_offset = self.len();
-        check_len(pool_offset + pool.len())?;
+        check_len(pool_offset + pool.len(), MAX_CODE)?;
         self.bind(self.pool);
         let mut bytes = self
             .assembler
@@ -116,13 +116,13 @@ impl<F: Fixup> CodeBuffer<F> {
     }
 }
 
-/// Checks a number of bytes of code against [`MAX_CODE`].
-pub(crate) fn check_len(bytes: usize) -> Result<(), CompileError> {
-    if bytes > MAX_CODE {
+/// Checks a number of bytes of code and constants.
+pub(crate) fn check_len(bytes: usize, limit: usize) -> Result<(), CompileError> {
+    if bytes > limit {
         return Err(CompileError::Limit {
-            what: "code bytes",
+            what: "bytes of code and constants",
             actual: bytes as u64,
-            limit: MAX_CODE as u64,
+            limit: limit as u64,
         });
     }
     Ok(())
@@ -165,9 +165,9 @@ mod tests {
 
     #[test]
     fn too_much_code_is_a_limit() {
-        assert_eq!(check_len(MAX_CODE), Ok(()));
+        assert_eq!(check_len(MAX_CODE, MAX_CODE), Ok(()));
         assert!(matches!(
-            check_len(MAX_CODE + 1),
+            check_len(MAX_CODE + 1, MAX_CODE),
             Err(CompileError::Limit { .. })
         ));
     }

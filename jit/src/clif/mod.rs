@@ -33,7 +33,7 @@ use pktjit_ir::program::TABLE_ALIGN;
 use pktjit_ir::{TableId, VerifiedProgram};
 
 use crate::code::{CompiledCode, Entries, ListingEntry, Relocation, StackUse};
-use crate::code_buffer::check_len;
+use crate::code_buffer::{MAX_CODE, check_len};
 use crate::constant_pool::ConstantPool;
 use crate::error::CompileError;
 use crate::target::Target;
@@ -66,7 +66,7 @@ pub(crate) fn compile(
     };
     image.align();
     let pool_offset = image.bytes.len();
-    check_len(pool_offset)?;
+    check_len(pool_offset, MAX_CODE)?;
     let tables = ConstantPool::in_region(&program.program().tables);
     let (_, tables, region) = tables.finish(pool_offset);
     Ok(CompiledCode {

@@ -105,6 +105,18 @@ operations!(
     /// Number of bytes of a scalar in memory.
     Width { B1, B2, B4, B8 }
 );
+impl Width {
+    /// That of a number of 1, 2, 4 or 8 bytes.
+    pub(super) fn of(bytes: u8) -> Self {
+        match bytes {
+            1 => Self::B1,
+            2 => Self::B2,
+            4 => Self::B4,
+            _ => Self::B8,
+        }
+    }
+}
+
 operations!(
     /// Conditions after a comparison, unsigned.
     Cond { Equal, NotEqual, Below, BelowOrEqual, Above, AboveOrEqual }

@@ -1,4 +1,4 @@
-//! The register convention, in one table, and the three entries that share it.
+//! The register convention, in one table, and the instructions around a body that obey it.
 //!
 //! | register | `lookup` | `lookup_batch` | `lookup_batch_ptrs` |
 //! | --- | --- | --- | --- |
@@ -13,13 +13,13 @@
 //! | w6 at the end of the body | the result | the result | the result |
 //! | sp and above | scratch in a frame | scratch in a frame | scratch in a frame |
 //!
-//! The body obeys the columns of the batch loops in `lookup` too, so that it is lowered once and emitted three times. All
-//! that belongs to the caller (x19 to x30, v8 to v15) or to the platform (x18) is left alone: nothing is ever saved, and
-//! `ret` finds the return address where the call has put it. `lookup_batch` gets its arguments where the loop wants them.
+//! All that belongs to the caller (x19 to x30, v8 to v15) or to the platform (x18) is left alone: nothing is ever
+//! saved, and `ret` finds the return address where the call has put it. `lookup_batch` gets its arguments where the
+//! loop wants them.
 
 use super::inst::{Address, Alu, Cond, Inst, Label, Operand, Reg, Size, Width};
+use crate::isa::entries::{Around, Keys};
 use crate::isa::staged::BLOCK;
-pub(super) use crate::isa::staged::Pass;
 
 /// The key that the body looks up.
 pub(super) const KEY: Reg = Reg::general(0);
@@ -57,32 +57,6 @@ pub(super) const VECTOR: [Reg; 24] = {
     all
 };
 
-/// Where one body starts or ends, or a piece of the code around it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Part {
-    /// An instruction and its note for the listing.
-    Inst(Inst, &'static str),
-    /// A place to jump to.
-    Bind(Label),
-    /// Sets up the frame, if there is one.
-    Enter,
-    /// The body of a pass, which leaves its result in w6.
-    Body(Pass),
-    /// Takes the frame down.
-    Leave,
-}
-
-/// Start of the loop over the keys.
-const NEXT_KEY: Label = Label(0);
-/// After the loop over the keys.
-const NO_KEYS: Label = Label(1);
-const NEXT_BLOCK: Label = Label(2);
-const FETCH: Label = Label(3);
-const FINISH: Label = Label(4);
-const NO_BLOCK: Label = Label(5);
-/// How many labels the code around a body uses.
-pub(super) const LABELS: u32 = 6;
-
 /// Where the result of the current key of a block will be, and its index is.
 pub(super) const RESULT_IN_BLOCK: Address = Address::Indexed {
     base: OUT,
@@ -90,54 +64,51 @@ pub(super) const RESULT_IN_BLOCK: Address = Address::Indexed {
     shift: 2,
 };
 
-/// `lookup(x0 key) -> w0`
-pub(super) fn lookup() -> Vec<Part> {
-    vec![
-        Part::Inst(Inst::Bti, "entry"),
-        Part::Enter,
-        Part::Body(Pass::Whole),
-        Part::Inst(
-            Inst::Mov {
-                size: Size::S32,
-                dst: KEY,
-                src: RESULT,
-            },
-            "result",
-        ),
-        Part::Leave,
-        Part::Inst(Inst::Ret, "exit"),
-    ]
-}
+impl Around for Inst {
+    const LANDING_PAD: Self = Self::Bti;
+    const RETURN: Self = Self::Ret;
+    const RETURNED: Reg = KEY;
+    const KEY: Reg = KEY;
+    const IN_BLOCK: Reg = IN_BLOCK;
+    const STORE: Self = Self::StoreAndAdvance {
+        base: OUT,
+        src: RESULT,
+    };
+    const STORE_IN_BLOCK: Self = Self::Store {
+        address: RESULT_IN_BLOCK,
+        src: RESULT,
+    };
 
-/// `lookup_batch(x0 keys, x1 stride, x2 n, x3 out)`
-pub(super) fn batch(is_staged: bool) -> Vec<Part> {
-    let blocks = [
-        vec![block(copy(BLOCK_KEYS, KEY))],
-        blocks(
-            // Each key is found by a product: the counter is bounded, a pointer that advances would have to be tied to it.
-            block(Inst::MulAdd {
-                dst: KEY,
-                a: IN_BLOCK,
-                b: STEP,
-                c: BLOCK_KEYS,
-            }),
-            block(add(
-                BLOCK_KEYS,
-                Operand::Shifted(STEP, BLOCK.trailing_zeros() as u8),
-            )),
-        ),
-        vec![block(copy(KEY, BLOCK_KEYS))],
-    ];
-    let entry = [Part::Inst(Inst::Bti, "entry"), Part::Enter];
-    let key = [];
-    let next = [Part::Inst(add(KEY, Operand::Reg(STEP)), "loop")];
-    whole(&entry, is_staged.then_some(blocks.concat()), &key, &next)
-}
+    /// `lookup_batch(x0 keys, x1 stride, x2 n, x3 out)`
+    ///
+    /// Each key of a block is found by a product: the counter is bounded, a pointer that advances would have to be tied
+    /// to it.
+    const STRIDED: Keys<Self> = Keys {
+        arguments: &[],
+        load: &[],
+        next: &[add(KEY, Operand::Reg(STEP))],
+        load_nth: &[Self::MulAdd {
+            dst: KEY,
+            a: IN_BLOCK,
+            b: STEP,
+            c: BLOCK_KEYS,
+        }],
+        next_block: &[add(
+            BLOCK_KEYS,
+            Operand::Shifted(STEP, BLOCK.trailing_zeros() as u8),
+        )],
+        block: Some(BLOCK_KEYS),
+    };
 
-/// `lookup_batch_ptrs(x0 ptrs, x1 n, x2 out)`
-pub(super) fn batch_ptrs(is_staged: bool) -> Vec<Part> {
-    let blocks = blocks(
-        block(Inst::Load {
+    /// `lookup_batch_ptrs(x0 ptrs, x1 n, x2 out)`
+    const POINTERS: Keys<Self> = Keys {
+        arguments: &[(OUT, LEFT), (LEFT, STEP), (STEP, KEY)],
+        load: &[Self::LoadAndAdvance {
+            dst: KEY,
+            base: STEP,
+        }],
+        next: &[],
+        load_nth: &[Self::Load {
             dst: KEY,
             address: Address::Indexed {
                 base: STEP,
@@ -145,114 +116,62 @@ pub(super) fn batch_ptrs(is_staged: bool) -> Vec<Part> {
                 shift: 3,
             },
             width: Width::B8,
-        }),
-        block(advance(STEP, 8 * BLOCK as u64)),
-    );
-    let entry = [
-        Part::Inst(Inst::Bti, "entry"),
-        Part::Enter,
-        Part::Inst(copy(OUT, LEFT), "entry"),
-        Part::Inst(copy(LEFT, STEP), "entry"),
-        Part::Inst(copy(STEP, KEY), "entry"),
-    ];
-    let load = Inst::LoadAndAdvance {
-        dst: KEY,
-        base: STEP,
+        }],
+        next_block: &[add(STEP, Operand::Imm(8 * BLOCK as u64))],
+        block: None,
     };
-    let key = [Part::Inst(load, "loop")];
-    whole(&entry, is_staged.then_some(blocks), &key, &[])
+
+    fn unless_key_left(to: Label) -> Vec<Self> {
+        vec![jump_if_left(false, to)]
+    }
+
+    fn next_key(to: Label) -> Vec<Self> {
+        vec![take(1), jump_if_left(true, to)]
+    }
+
+    fn unless_block_left(to: Label) -> [Self; 2] {
+        let (size, a, b) = (Size::S64, LEFT, Operand::Imm(BLOCK as u64));
+        let cond = Cond::Below;
+        [Self::Cmp { size, a, b }, Self::JumpIf { cond, to }]
+    }
+
+    fn next_block() -> [Self; 2] {
+        let keys = BLOCK as u64;
+        [add(OUT, Operand::Imm(4 * keys)), take(keys)]
+    }
+
+    fn next_in_block(to: Label) -> [Self; 3] {
+        next_trip(IN_BLOCK, Operand::Imm(BLOCK as u64), to)
+    }
 }
 
-/// A batch: blocks, if there are any, then the keys that are left, one after the other, and the end.
-fn whole(entry: &[Part], blocks: Option<Vec<Part>>, key: &[Part], next: &[Part]) -> Vec<Part> {
-    let until = |is_zero, to, note| {
-        let size = Size::S64;
-        let a = LEFT;
-        Part::Inst(
-            Inst::JumpIfZero {
-                size,
-                a,
-                is_zero,
-                to,
-            },
-            note,
-        )
-    };
-    let store = Inst::StoreAndAdvance {
-        base: OUT,
-        src: RESULT,
-    };
-    [
-        entry,
-        &blocks.unwrap_or_default(),
-        &[until(true, NO_KEYS, "entry"), Part::Bind(NEXT_KEY)],
-        key,
-        &[Part::Body(Pass::Whole), Part::Inst(store, "result")],
-        next,
-        &[
-            Part::Inst(take(LEFT, 1), "loop"),
-            until(false, NEXT_KEY, "loop"),
-            Part::Bind(NO_KEYS),
-            Part::Leave,
-            Part::Inst(Inst::Ret, "exit"),
-        ],
-    ]
-    .concat()
+fn jump_if_left(is_left: bool, to: Label) -> Inst {
+    Inst::JumpIfZero {
+        size: Size::S64,
+        a: LEFT,
+        is_zero: !is_left,
+        to,
+    }
 }
 
-/// All blocks: `nth_key` makes the key that [`IN_BLOCK`] counts the current one, `next_block` goes on to the keys of the
-/// next block.
-fn blocks(nth_key: Part, next_block: Part) -> Vec<Part> {
-    let keys = BLOCK as u64;
-    [
-        &[
-            Part::Bind(NEXT_BLOCK),
-            block(Inst::Cmp {
-                size: Size::S64,
-                a: LEFT,
-                b: Operand::Imm(keys),
-            }),
-            block(Inst::JumpIf {
-                cond: Cond::Below,
-                to: NO_BLOCK,
-            }),
-        ][..],
-        &for_each_key(FETCH, nth_key, Pass::Fetch),
-        &for_each_key(FINISH, nth_key, Pass::Finish),
-        &[
-            next_block,
-            block(advance(OUT, 4 * keys)),
-            block(take(LEFT, keys)),
-            block(Inst::Jump { to: NEXT_BLOCK }),
-            Part::Bind(NO_BLOCK),
-        ],
-    ]
-    .concat()
+fn take(keys: u64) -> Inst {
+    Inst::Alu {
+        op: Alu::Sub,
+        size: Size::S64,
+        dst: LEFT,
+        a: LEFT,
+        b: Operand::Imm(keys),
+    }
 }
 
-/// A pass over the keys of a block.
-fn for_each_key(head: Label, nth_key: Part, pass: Pass) -> Vec<Part> {
-    let zero = Inst::MovZ {
-        dst: IN_BLOCK,
-        imm: 0,
-        shift: 0,
-    };
-    let store = Inst::Store {
-        address: RESULT_IN_BLOCK,
-        src: RESULT,
-    };
-    let trips = Operand::Imm(BLOCK as u64);
-    [
-        &[
-            block(zero),
-            Part::Bind(head),
-            nth_key,
-            Part::Body(pass),
-            block(store),
-        ],
-        &next_trip(IN_BLOCK, trips, head).map(block)[..],
-    ]
-    .concat()
+const fn add(dst: Reg, b: Operand) -> Inst {
+    Inst::Alu {
+        op: Alu::Add,
+        size: Size::S64,
+        dst,
+        a: dst,
+        b,
+    }
 }
 
 /// Counts one trip more, and goes to `head` until there were as many as `trips`.
@@ -276,40 +195,4 @@ pub(super) const fn next_trip(counter: Reg, trips: Operand, head: Label) -> [Ins
             to: head,
         },
     ]
-}
-
-fn copy(dst: Reg, src: Reg) -> Inst {
-    Inst::Mov {
-        size: Size::S64,
-        dst,
-        src,
-    }
-}
-
-fn add(dst: Reg, b: Operand) -> Inst {
-    Inst::Alu {
-        op: Alu::Add,
-        size: Size::S64,
-        dst,
-        a: dst,
-        b,
-    }
-}
-
-fn advance(dst: Reg, bytes: u64) -> Inst {
-    add(dst, Operand::Imm(bytes))
-}
-
-fn take(dst: Reg, count: u64) -> Inst {
-    Inst::Alu {
-        op: Alu::Sub,
-        size: Size::S64,
-        dst,
-        a: dst,
-        b: Operand::Imm(count),
-    }
-}
-
-fn block(inst: Inst) -> Part {
-    Part::Inst(inst, "block")
 }

@@ -2,16 +2,7 @@
 
 use super::immediate;
 use super::inst::{Alu, Class, Inst, Operand, Reg, Role, Size, Vector};
-pub(super) use crate::isa::regs::{
-    Allowed, MachineInst, MoveSource, Node, Pressure, VirtualRegister, assign,
-};
-
-/// A body on virtual registers.
-pub(super) type Body = crate::isa::regs::Body<Inst>;
-/// An instruction and what it is there for.
-pub(super) type Line = crate::isa::regs::Line<Inst>;
-/// A piece of a body on physical registers.
-pub(super) type Step = crate::isa::regs::Step<Inst>;
+use crate::isa::regs::MachineInst;
 
 impl MachineInst for Inst {
     fn for_each_operand(&mut self, f: impl FnMut(Class, Role, &mut Reg)) {

@@ -1,4 +1,4 @@
-//! The register convention, in one table, and the three entries that share it.
+//! The register convention, in one table, and the instructions around a body that obey it.
 //!
 //! | register | `lookup` | `lookup_batch` | `lookup_batch_ptrs` |
 //! | --- | --- | --- | --- |
@@ -15,12 +15,12 @@
 //! | r13 | the body's in a frame | the same; of a block, its first key | the body's in a frame |
 //! | rsp and above | scratch in a frame | scratch in a frame | scratch in a frame |
 //!
-//! The body obeys the columns of the batch loops in `lookup` too, so that it is lowered once and emitted three times. A
-//! body for which the registers above suffice but for the frame's, and that has no scratch, has no frame: callee-saved
-//! registers are not touched, and the only stack that a lookup uses holds its return address.
+//! A body for which the registers above suffice but for the frame's, and that has no scratch, has no frame:
+//! callee-saved registers are not touched, and the only stack that a lookup uses holds its return address.
 
-use super::inst::{Address, Alu, Cond, Inst, Label, Reg, Size, Source, Width};
-pub(super) use crate::isa::staged::Pass;
+use super::inst::{Address, Alu, Cond, Inst, Label, Reg, Scale, Size, Source, Width};
+use crate::isa::entries::{Around, Keys};
+use crate::isa::staged::BLOCK;
 
 /// Result of the body.
 pub(super) const RAX: Reg = Reg::general(0);
@@ -28,16 +28,16 @@ const RDX: Reg = Reg::general(2);
 /// The key that the body looks up.
 pub(super) const KEY: Reg = Reg::general(7);
 /// Batches: from one key to the next.
-pub(super) const STEP: Reg = Reg::general(6);
+const STEP: Reg = Reg::general(6);
 /// Batches: where the next result goes.
-pub(super) const OUT: Reg = Reg::general(1);
+const OUT: Reg = Reg::general(1);
 /// Batches: keys left.
-pub(super) const LEFT: Reg = Reg::general(11);
+const LEFT: Reg = Reg::general(11);
 
 /// Blocks of a batch: which key of the block.
-pub(super) const IN_BLOCK: Reg = R12;
+const IN_BLOCK: Reg = R12;
 /// Blocks of a batch: the first key of the block.
-pub(super) const BLOCK_KEYS: Reg = R13;
+const BLOCK_KEYS: Reg = R13;
 
 /// The stack pointer.
 pub(super) const RSP: Reg = Reg::general(4);
@@ -82,153 +82,126 @@ pub(super) const MASK: [Reg; 7] = {
     all
 };
 
-/// Where one body starts or ends, or a piece of the code around it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Part {
-    /// An instruction and its note for the listing.
-    Inst(Inst, &'static str),
-    /// A place to jump to.
-    Bind(Label),
-    /// Sets up the frame, if there is one.
-    Enter,
-    /// The body of a pass, which leaves its result in eax.
-    Body(Pass),
-    /// Takes the frame down.
-    Leave,
+/// Where the result of the current key of a block will be, and its index is.
+pub(super) const RESULT_IN_BLOCK: Address = Address::Indexed {
+    base: OUT,
+    index: IN_BLOCK,
+    scale: Scale::X4,
+    disp: 0,
+};
+
+impl Around for Inst {
+    const LANDING_PAD: Self = Self::Endbr;
+    const RETURN: Self = Self::Ret;
+    const RETURNED: Reg = RAX;
+    const KEY: Reg = KEY;
+    const IN_BLOCK: Reg = IN_BLOCK;
+    const STORE: Self = store(Address::Base { base: OUT, disp: 0 });
+    const STORE_IN_BLOCK: Self = store(RESULT_IN_BLOCK);
+
+    /// `lookup_batch(rdi keys, rsi stride, rdx n, rcx out)`
+    ///
+    /// Each key of a block is found by a product: the auditor bounds the counter, and so the product, while a pointer
+    /// that advances would have to be tied to the counter.
+    const STRIDED: Keys<Self> = Keys {
+        arguments: &[(LEFT, RDX)],
+        load: &[],
+        next: &[add(KEY, Source::Reg(STEP))],
+        load_nth: &[
+            Self::Mov {
+                dst: KEY,
+                src: IN_BLOCK,
+                size: Size::S64,
+            },
+            Self::Mul {
+                size: Size::S64,
+                dst: KEY,
+                src: STEP,
+            },
+            add(KEY, Source::Reg(BLOCK_KEYS)),
+        ],
+        next_block: &[
+            Self::MulImm {
+                size: Size::S64,
+                dst: KEY,
+                src: STEP,
+                imm: BLOCK,
+            },
+            add(BLOCK_KEYS, Source::Reg(KEY)),
+        ],
+        block: Some(BLOCK_KEYS),
+    };
+
+    /// `lookup_batch_ptrs(rdi ptrs, rsi n, rdx out)`
+    const POINTERS: Keys<Self> = Keys {
+        arguments: &[(OUT, RDX), (LEFT, STEP), (STEP, KEY)],
+        load: &[load_key(Address::Base {
+            base: STEP,
+            disp: 0,
+        })],
+        next: &[add(STEP, Source::Imm(8))],
+        load_nth: &[load_key(Address::Indexed {
+            base: STEP,
+            index: IN_BLOCK,
+            scale: Scale::X8,
+            disp: 0,
+        })],
+        next_block: &[add(STEP, Source::Imm(8 * BLOCK))],
+        block: None,
+    };
+
+    fn unless_key_left(to: Label) -> Vec<Self> {
+        let (size, a, cond) = (Size::S64, LEFT, Cond::Equal);
+        vec![Self::TestSelf { size, a }, Self::JumpIf { cond, to }]
+    }
+
+    fn next_key(to: Label) -> Vec<Self> {
+        let (dst, cond) = (LEFT, Cond::NotEqual);
+        vec![
+            add(OUT, Source::Imm(4)),
+            Self::Dec { dst },
+            Self::JumpIf { cond, to },
+        ]
+    }
+
+    fn unless_block_left(to: Label) -> [Self; 2] {
+        let (size, a, b) = (Size::S64, LEFT, Source::Imm(BLOCK));
+        let cond = Cond::Below;
+        [Self::Cmp { size, a, b }, Self::JumpIf { cond, to }]
+    }
+
+    fn next_block() -> [Self; 2] {
+        let (op, size, dst, src) = (Alu::Sub, Size::S64, LEFT, Source::Imm(BLOCK));
+        [
+            add(OUT, Source::Imm(4 * BLOCK)),
+            Self::Alu { op, size, dst, src },
+        ]
+    }
+
+    fn next_in_block(to: Label) -> [Self; 3] {
+        next_trip(IN_BLOCK, BLOCK, to)
+    }
 }
 
-/// Start of the loop over the keys.
-const NEXT_KEY: Label = Label(0);
-/// After the loop over the keys.
-const NO_KEYS: Label = Label(1);
-/// The labels of `staged` come after these.
-pub(super) const BLOCK_LABELS: u32 = 2;
-
-/// `lookup(rdi key) -> eax`
-pub(super) const LOOKUP: &[Part] = &[
-    Part::Inst(Inst::Endbr, "entry"),
-    Part::Enter,
-    Part::Body(Pass::Whole),
-    Part::Inst(Inst::Vzeroupper, "exit"),
-    Part::Leave,
-    Part::Inst(Inst::Ret, "exit"),
-];
-
-/// `lookup_batch(rdi keys, rsi stride, rdx n, rcx out)`: its arguments.
-pub(super) const BATCH: &[Part] = &[
-    Part::Inst(Inst::Endbr, "entry"),
-    Part::Enter,
-    Part::Inst(copy(LEFT, RDX), "entry"),
-];
-
-/// The keys that are left, one after the other, and the end.
-pub(super) const BATCH_KEYS: &[Part] = &[
-    Part::Inst(
-        Inst::TestSelf {
-            size: Size::S64,
-            a: LEFT,
-        },
-        "entry",
-    ),
-    Part::Inst(
-        Inst::JumpIf {
-            cond: Cond::Equal,
-            to: NO_KEYS,
-        },
-        "entry",
-    ),
-    Part::Bind(NEXT_KEY),
-    Part::Body(Pass::Whole),
-    Part::Inst(store(Address::Base { base: OUT, disp: 0 }), "result"),
-    Part::Inst(
-        Inst::Alu {
-            op: Alu::Add,
-            size: Size::S64,
-            dst: KEY,
-            src: Source::Reg(STEP),
-        },
-        "loop",
-    ),
-    Part::Inst(advance(OUT, 4), "loop"),
-    Part::Inst(Inst::Dec { dst: LEFT }, "loop"),
-    Part::Inst(
-        Inst::JumpIf {
-            cond: Cond::NotEqual,
-            to: NEXT_KEY,
-        },
-        "loop",
-    ),
-    Part::Bind(NO_KEYS),
-    Part::Inst(Inst::Vzeroupper, "exit"),
-    Part::Leave,
-    Part::Inst(Inst::Ret, "exit"),
-];
-
-/// `lookup_batch_ptrs(rdi ptrs, rsi n, rdx out)`: its arguments.
-pub(super) const BATCH_PTRS: &[Part] = &[
-    Part::Inst(Inst::Endbr, "entry"),
-    Part::Enter,
-    Part::Inst(copy(OUT, RDX), "entry"),
-    Part::Inst(copy(LEFT, STEP), "entry"),
-    Part::Inst(copy(STEP, KEY), "entry"),
-];
-
-/// The keys that are left, one after the other, and the end.
-pub(super) const BATCH_PTRS_KEYS: &[Part] = &[
-    Part::Inst(
-        Inst::TestSelf {
-            size: Size::S64,
-            a: LEFT,
-        },
-        "entry",
-    ),
-    Part::Inst(
-        Inst::JumpIf {
-            cond: Cond::Equal,
-            to: NO_KEYS,
-        },
-        "entry",
-    ),
-    Part::Bind(NEXT_KEY),
-    Part::Inst(
-        Inst::Load {
-            dst: KEY,
-            address: Address::Base {
-                base: STEP,
-                disp: 0,
-            },
-            width: Width::B8,
-        },
-        "loop",
-    ),
-    Part::Body(Pass::Whole),
-    Part::Inst(store(Address::Base { base: OUT, disp: 0 }), "result"),
-    Part::Inst(advance(STEP, 8), "loop"),
-    Part::Inst(advance(OUT, 4), "loop"),
-    Part::Inst(Inst::Dec { dst: LEFT }, "loop"),
-    Part::Inst(
-        Inst::JumpIf {
-            cond: Cond::NotEqual,
-            to: NEXT_KEY,
-        },
-        "loop",
-    ),
-    Part::Bind(NO_KEYS),
-    Part::Inst(Inst::Vzeroupper, "exit"),
-    Part::Leave,
-    Part::Inst(Inst::Ret, "exit"),
-];
+const fn load_key(address: Address) -> Inst {
+    Inst::Load {
+        dst: KEY,
+        address,
+        width: Width::B8,
+    }
+}
 
 /// Of what a body has left in eax.
-pub(super) const fn store(address: Address) -> Inst {
+const fn store(address: Address) -> Inst {
     Inst::Store { address, src: RAX }
 }
 
-pub(super) const fn copy(dst: Reg, src: Reg) -> Inst {
-    Inst::Mov {
+const fn add(dst: Reg, src: Source) -> Inst {
+    Inst::Alu {
+        op: Alu::Add,
+        size: Size::S64,
         dst,
         src,
-        size: Size::S64,
     }
 }
 
@@ -253,13 +226,4 @@ pub(super) const fn next_trip(counter: Reg, trips: i32, head: Label) -> [Inst; 3
             to: head,
         },
     ]
-}
-
-pub(super) const fn advance(dst: Reg, bytes: i32) -> Inst {
-    Inst::Alu {
-        op: Alu::Add,
-        size: Size::S64,
-        dst,
-        src: Source::Imm(bytes),
-    }
 }

@@ -8,77 +8,57 @@
 //! rsp
 //! ```
 //!
-//! rsp moves here alone, so the body knows where its scratch is. A page below what was touched is touched before rsp goes on,
-//! so that a guard page is hit, not jumped over. Rounding rsp down to a multiple of 32 was rejected: it costs a register that
-//! keeps the old rsp, to spare every other 32-byte access the border between two cache lines.
+//! rsp moves here alone, so the body knows where its scratch is. Rounding rsp down to a multiple of 32 was rejected: it
+//! costs a register that keeps the old rsp, to spare every other 32-byte access the border between two cache lines.
 
-use super::abi::RSP;
-use super::inst::{Address, Alu, Inst, Reg, Size, Source};
+use super::abi::{RSP, SAVED};
+use super::inst::{Address, Alu, Class, Inst, Reg, Role, Size, Source};
+use crate::code::StackUse;
+use crate::isa::frame::{Frame, allocate, scratch_bytes};
 
 /// Bytes of a saved register, and of the return address.
 const SLOT: u32 = 8;
-/// The least that a guard page covers.
-const PAGE: u32 = 4096;
-/// Bytes of one vector store, with which scratch is cleared.
-pub(super) const STORE: u32 = 32;
 
-/// What an entry does to the stack.
-#[derive(Debug)]
-pub(super) struct Frame {
-    /// Registers of the caller that the body writes.
-    saved: Vec<Reg>,
-    /// Bytes below them.
-    allocated: u32,
+/// The frame of an entry that consists of these instructions. Upper halves of vector registers are left clean.
+pub(super) fn frame(insts: impl Iterator<Item = Inst>, scratch: u32) -> Frame<Inst> {
+    let mut is_written = [false; Reg::PHYSICAL];
+    let mut has_vectors = false;
+    for mut inst in insts {
+        inst.for_each_operand(|class, role, reg| {
+            has_vectors |= matches!(class, Class::Vector | Class::Wide);
+            is_written[reg.physical_index()] |= role != Role::Use;
+        });
+    }
+    let saved = SAVED.iter().copied();
+    let saved: Vec<Reg> = saved
+        .filter(|reg| is_written[reg.physical_index()])
+        .collect();
+    let mut frame = saving(&saved, scratch);
+    if has_vectors {
+        frame.leave.insert(0, Inst::Vzeroupper);
+    }
+    frame
 }
 
-impl Frame {
-    /// A frame that saves registers and has so many 32-bit numbers of scratch.
-    pub(super) fn new(saved: Vec<Reg>, scratch: u32) -> Self {
-        let allocated = match scratch_bytes(scratch) {
-            0 => 0,
-            bytes => {
-                let above = SLOT * (1 + saved.len() as u32);
-                (above + bytes).next_multiple_of(16) - above
-            }
-        };
-        Self { saved, allocated }
+/// A frame that saves registers of the caller and has so many 32-bit numbers of scratch.
+fn saving(saved: &[Reg], scratch: u32) -> Frame<Inst> {
+    let above = SLOT * (1 + saved.len() as u32);
+    let allocated = match scratch_bytes(scratch) {
+        0 => 0,
+        bytes => (above + bytes).next_multiple_of(16) - above,
+    };
+    let pushed = saved.iter().map(|&reg| Inst::Push { reg });
+    let moved = allocate(allocated, |bytes| move_rsp(Alu::Sub, bytes), TOUCH);
+    let released = (allocated > 0).then(|| move_rsp(Alu::Add, allocated));
+    let popped = saved.iter().rev().map(|&reg| Inst::Pop { reg });
+    Frame {
+        enter: pushed.chain(moved).collect(),
+        leave: released.into_iter().chain(popped).collect(),
+        stack: StackUse {
+            bytes: above + allocated,
+            allocated,
+        },
     }
-
-    /// Bytes that are allocated below the saved registers.
-    pub(super) fn allocated(&self) -> u32 {
-        self.allocated
-    }
-
-    /// Bytes of stack in all, the return address included.
-    pub(super) fn bytes(&self) -> u32 {
-        SLOT * (1 + self.saved.len() as u32) + self.allocated
-    }
-
-    /// Sets the frame up; spoils the flags.
-    pub(super) fn enter(&self) -> Vec<Inst> {
-        let mut insts: Vec<Inst> = self.saved.iter().map(|&reg| Inst::Push { reg }).collect();
-        let mut left = self.allocated;
-        while left > PAGE {
-            insts.extend([move_rsp(Alu::Sub, PAGE), TOUCH]);
-            left -= PAGE;
-        }
-        if left > 0 {
-            insts.push(move_rsp(Alu::Sub, left));
-        }
-        insts
-    }
-
-    /// Takes the frame down; spoils the flags.
-    pub(super) fn leave(&self) -> Vec<Inst> {
-        let release = (self.allocated > 0).then(|| move_rsp(Alu::Add, self.allocated));
-        let restored = self.saved.iter().rev().map(|&reg| Inst::Pop { reg });
-        release.into_iter().chain(restored).collect()
-    }
-}
-
-/// Bytes of so many numbers of scratch, a whole number of stores.
-pub(super) fn scratch_bytes(numbers: u32) -> u32 {
-    (4 * numbers).next_multiple_of(STORE)
 }
 
 /// Touches the page of rsp and changes nothing.
@@ -103,22 +83,23 @@ mod tests {
     #[test]
     fn scratch_is_at_a_multiple_of_16_however_many_registers_are_saved() {
         for saved in 0..=6 {
-            let frame = Frame::new(vec![Reg::general(3); saved], 9);
-            assert!(frame.bytes().is_multiple_of(16), "{frame:?}");
-            assert!(frame.allocated() >= 64, "{frame:?}");
+            let StackUse { bytes, allocated } = saving(&SAVED[..saved], 9).stack;
+            assert!(bytes.is_multiple_of(16), "{saved}: {bytes}");
+            assert!(allocated >= 64, "{saved}: {allocated}");
         }
     }
 
     #[test]
     fn saved_registers_alone_need_no_padding() {
-        let frame = Frame::new(vec![Reg::general(3)], 0);
-        assert_eq!((frame.allocated(), frame.bytes()), (0, 16));
+        let (bytes, allocated) = (16, 0);
+        let expected = StackUse { bytes, allocated };
+        assert_eq!(saving(&SAVED[..1], 0).stack, expected);
     }
 
     #[test]
     fn each_page_of_a_large_frame_is_touched() {
         let touches = |scratch| {
-            let insts = Frame::new(vec![], scratch).enter();
+            let insts = saving(&[], scratch).enter;
             insts.iter().filter(|&&inst| inst == TOUCH).count()
         };
         // 8 bytes of padding.

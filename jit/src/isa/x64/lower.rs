@@ -1,18 +1,17 @@
-//! From a verified program to a body of machine instructions on virtual registers.
+//! What lowering to x86-64 does beyond what it does for all instruction sets.
 //!
 //! What keeps registers free, of which there are few:
 //! - a constant holds none: it is an immediate, an operand in the pool, or set where an instruction insists on a register;
 //! - lanes, broadcast table entries and comparisons with a single use in their block are computed at that use
-//!   ([`Uses::sinks`]), mostly as its memory operand or in the flags; loads of scratch only while scratch does not change;
+//!   (`Uses::sinks`), mostly as its memory operand or in the flags; loads of scratch only while scratch does not change;
 //! - a row with a constant index is an address, not a value;
 //! - what the register assignment asks for is computed at each use (`recomputed`).
 //!
-//! Invariants: every node is one machine instruction; a virtual register is written once, except for block parameters and
-//! two-operand instructions, which change the copy that was made for them; between an instruction that sets flags and the
-//! one that reads them there is no other; upper halves of registers hold zeros wherever facts say below 2^32.
+//! Invariants: a virtual register is written once, except for block parameters and two-operand instructions, which
+//! change the copy that was made for them; between an instruction that sets flags and the one that reads them there is
+//! no other.
 
 mod avx512;
-mod control;
 mod lanes;
 mod scalars;
 mod scratch;
@@ -21,229 +20,118 @@ mod tables;
 
 use std::collections::HashMap;
 
-use pktjit_ir::program::{Inst as Ir, MaskOp, Program, Type};
-use pktjit_ir::{BlockId, TableId, ValueId, VerifiedProgram};
+use pktjit_ir::program::{Inst as Ir, MaskOp, Type};
+use pktjit_ir::{TableId, ValueId};
 
-use super::abi::{self, Pass};
+use super::abi;
 use super::inst::{
-    Address, Class, Inst, Label, Reg, Shift, Size, Source, Vector, VectorSource, Width,
+    Address, Class, Cond, Inst, Label, Reg, Shift, Size, Source, Vector, VectorSource, Width,
 };
-use super::regs::{Body, Line, Node, VirtualRegister, constant};
-use crate::constant_pool::ConstantPool;
-use crate::error::CompileError;
-use crate::isa::uses::Uses;
-use crate::target::{Features, Target};
+use crate::isa::lower::{Held, Machine};
+use crate::target::Target;
 
-/// Where a body ends, with the result in eax. Block n starts at label n + 1.
-pub(super) const END: Label = Label(0);
+pub(super) type Lowering<'a> = crate::isa::lower::Lowering<'a, Inst>;
 
-/// What is lowered.
-#[derive(Clone, Copy)]
-pub(super) struct Lookup<'a> {
-    /// What is known of all values.
-    pub(super) facts: &'a VerifiedProgram,
-    /// That program, or what a pass does of it.
-    pub(super) program: &'a Program,
-    /// Which pass.
-    pub(super) pass: Pass,
+/// What the rest of a block need not compute again.
+#[derive(Default)]
+pub(super) struct InBlock {
+    /// Indices times a power of two in registers, by the power's logarithm.
+    scaled: HashMap<(ValueId, u8), Reg>,
+    /// Lanes of zeros in a register.
+    zeros: Option<Reg>,
 }
 
-/// Lowers a lookup; the values of `recomputed` are computed at each use.
-///
-/// # Errors
-/// Where the program needs what the target does not have.
-pub(super) fn lower(
-    lookup: Lookup<'_>,
-    target: &Target,
-    pool: &mut ConstantPool,
-    recomputed: &[bool],
-) -> Result<Body, CompileError> {
-    let Lookup {
-        facts,
-        program,
-        pass,
-    } = lookup;
-    check_lanes(facts, target)?;
-    let mut lowering = Lowering {
-        facts,
-        program,
-        pass,
-        features: target.features,
-        pool,
-        recomputed,
-        uses: Uses::new(program, facts.value_count(), target.features.avx512),
-        body: Body::new(program.blocks.len() + 1),
-        registers: vec![None; facts.value_count()],
-        rows: vec![None; facts.value_count()],
-        scaled: HashMap::new(),
-        zeros: None,
-        loops: Vec::new(),
-        line: LineNote::default(),
-        block: BlockId::new(0),
-        error: None,
-    };
-    lowering.parameters();
-    lowering.clear_scratch();
-    if pass == Pass::Finish {
-        lowering.staged_index();
-    }
-    for b in 0..program.blocks.len() {
-        lowering.block(BlockId::new(b as u32));
-    }
-    match lowering.error {
-        Some(error) => Err(error),
-        None => Ok(lowering.body),
-    }
-}
+impl Machine for Inst {
+    type Place = Address;
+    type InBlock = InBlock;
 
-fn check_lanes(program: &VerifiedProgram, target: &Target) -> Result<(), CompileError> {
-    let (tier, all): (_, &[u8]) = match (target.features.avx512, target.lanes()) {
-        (false, _) => ("AVX2", &[8]),
-        (true, 8) => ("AVX-512", &[8]),
-        (true, _) => ("AVX-512", &[8, 16]),
-    };
-    let ids = (0..program.value_count() as u32).map(ValueId::new);
-    for value in ids {
-        if let Type::Lanes(lanes) | Type::Mask(lanes) = program.facts(value).ty
-            && !all.contains(&lanes)
-        {
-            let all: Vec<String> = all.iter().map(u8::to_string).collect();
-            return Err(CompileError::Unsupported(format!(
-                "{value} has {lanes} lanes, {tier} code has {}",
-                all.join(" or ")
-            )));
+    const RESULT: Reg = abi::RAX;
+
+    fn vectors(target: &Target) -> (&'static str, &'static [u8]) {
+        match (target.features.avx512, target.lanes()) {
+            (false, _) => ("AVX2", &[8]),
+            (true, 8) => ("AVX-512", &[8]),
+            (true, _) => ("AVX-512", &[8, 16]),
         }
     }
-    Ok(())
-}
 
-/// What the listing says about the instructions being made.
-#[derive(Clone, Copy, Default)]
-struct LineNote {
-    value: Option<ValueId>,
-    note: &'static str,
-}
-
-/// A loop whose end has not come yet.
-struct OpenLoop {
-    /// Its first node.
-    start: usize,
-    /// Parameters that are used after it, and the copies that serve there.
-    escaping: Vec<(ValueId, Reg)>,
-}
-
-struct Lowering<'a> {
-    facts: &'a VerifiedProgram,
-    program: &'a Program,
-    pass: Pass,
-    features: Features,
-    pool: &'a mut ConstantPool,
-    recomputed: &'a [bool],
-    uses: Uses<'a>,
-    body: Body,
-    /// The register of each value that has one.
-    registers: Vec<Option<Reg>>,
-    /// The address of each row that is not a block parameter.
-    rows: Vec<Option<Address>>,
-    /// Indices times a power of two in registers, by the power's logarithm; of the current block.
-    scaled: HashMap<(ValueId, u8), Reg>,
-    /// Lanes of zeros in a register, in the current block.
-    zeros: Option<Reg>,
-    /// The loops around the current block.
-    loops: Vec<OpenLoop>,
-    line: LineNote,
-    block: BlockId,
-    /// The first error; the code after it is of no use.
-    error: Option<CompileError>,
-}
-
-/// Code and registers.
-impl<'a> Lowering<'a> {
-    fn push(&mut self, inst: Inst) {
-        self.push_reading(inst, None);
+    fn has_masks(target: &Target) -> bool {
+        target.features.avx512
     }
 
-    fn push_all(&mut self, insts: impl IntoIterator<Item = Inst>) {
-        insts.into_iter().for_each(|inst| self.push(inst));
+    fn mov(size: Size, to: Reg, from: Reg) -> Self {
+        let (dst, src) = (to, from);
+        Self::Mov { dst, src, size }
     }
 
-    /// An instruction that reads memory of a table, if any.
-    fn push_reading(&mut self, inst: Inst, table: Option<TableId>) {
-        let LineNote { value, note } = self.line;
-        self.body.nodes.push(Node::Inst(Line {
-            inst,
-            value,
-            table,
-            note,
-        }));
+    fn jump(to: Label) -> Self {
+        Self::Jump { to }
     }
 
-    fn new_register(&mut self, class: Class) -> Reg {
-        let reg = Reg::virtual_register(self.body.registers.len());
-        self.body.registers.push(VirtualRegister {
-            class,
-            recomputable: None,
-            loop_head: None,
-        });
-        reg
+    fn test(size: Size, a: Reg) -> Self {
+        Self::TestSelf { size, a }
     }
 
-    fn general(&mut self) -> Reg {
-        self.new_register(Class::General)
+    fn compare(lowering: &mut Lowering<'_>, cond: Cond, a: ValueId, b: ValueId) {
+        lowering.set_flags(cond, a, b);
     }
 
-    fn vector(&mut self) -> Reg {
-        self.new_register(Class::Vector)
+    fn jump_if(lowering: &mut Lowering<'_>, value: ValueId, is_nonzero: bool, to: Label) {
+        let cond = lowering.condition(value);
+        let cond = if is_nonzero { cond } else { cond.negated() };
+        lowering.push(Self::JumpIf { cond, to });
     }
 
-    /// The register file that holds values of a type.
-    fn class_of(&self, ty: Type) -> Class {
-        match ty {
+    fn next_trip(lowering: &mut Lowering<'_>, counter: Reg, trips: u32, head: Label) {
+        lowering.push_all(abi::next_trip(counter, trips.cast_signed(), head));
+    }
+
+    fn registers(lowering: &mut Lowering<'_>, ty: Type) -> Held {
+        let class = match ty {
             Type::Scalar | Type::Row(_) | Type::Nothing => Class::General,
-            Type::Mask(_) if self.features.avx512 => Class::Mask,
+            Type::Mask(_) if lowering.features.avx512 => Class::Mask,
             Type::Lanes(16) => Class::Wide,
             Type::Lanes(_) | Type::Mask(_) => Class::Vector,
+        };
+        Held::one(lowering.new_register(class))
+    }
+
+    /// Lanes of a constant are an operand in the pool.
+    fn is_left_out(lowering: &Lowering<'_>, _: ValueId, inst: &Ir) -> bool {
+        matches!(*inst, Ir::Splat { a, .. } if lowering.uses.constant(a).is_some())
+    }
+
+    fn instruction(lowering: &mut Lowering<'_>, value: ValueId, inst: &Ir) -> Held {
+        let better = lowering.with_avx512(inst);
+        Held::one(better.unwrap_or_else(|| lowering.instruction(value, inst)))
+    }
+
+    fn row(lowering: &mut Lowering<'_>, value: ValueId, table: TableId, index: ValueId) -> Address {
+        lowering.row(value, table, index)
+    }
+
+    fn prefetch(
+        lowering: &mut Lowering<'_>,
+        row: Address,
+        bytes: impl Iterator<Item = u32>,
+        table: TableId,
+    ) {
+        for address in bytes.filter_map(|bytes| row.plus(bytes.into())) {
+            lowering.push_reading(Self::Prefetch { address }, Some(table));
         }
     }
 
-    fn new_label(&mut self) -> Label {
-        self.body.labels += 1;
-        Label(self.body.labels as u32 - 1)
+    fn staged_index(lowering: &mut Lowering<'_>, to: Reg, max: u64) {
+        lowering.read_staged_index(to, max);
     }
 
-    fn fail(&mut self, what: &str) {
-        self.error
-            .get_or_insert_with(|| CompileError::Unsupported(what.into()));
-    }
-
-    fn max(&self, value: ValueId) -> u64 {
-        self.facts.facts(value).max
-    }
-
-    fn size(&self, value: ValueId) -> Size {
-        Size::of(self.max(value))
-    }
-
-    /// The size that holds both values.
-    fn common_size(&self, a: ValueId, b: ValueId) -> Size {
-        Size::of(self.max(a).max(self.max(b)))
+    fn clear(lowering: &mut Lowering<'_>, trips: u32, rest: u32) {
+        lowering.clear(trips, rest);
     }
 }
 
 /// Operands.
-impl<'a> Lowering<'a> {
-    /// The register that holds a value; what holds none yet is computed here.
-    fn reg(&mut self, value: ValueId) -> Reg {
-        if let Some(reg) = self.registers[value.index()] {
-            return reg;
-        }
-        match self.uses.inst(value) {
-            Some(inst) => self.compute(value, inst),
-            // Parameters have a register from the start.
-            None => self.general(),
-        }
-    }
-
+impl Lowering<'_> {
     /// A fresh register that starts out as the scalar `value` and may be changed.
     fn copy(&mut self, value: ValueId) -> Reg {
         if self.registers[value.index()].is_none() {
@@ -253,13 +141,6 @@ impl<'a> Lowering<'a> {
         let (dst, size) = (self.general(), self.size(value));
         let src = self.reg(value);
         self.push(Inst::Mov { dst, src, size });
-        dst
-    }
-
-    /// A fresh register with a constant.
-    fn set(&mut self, value: u64) -> Reg {
-        let dst = self.general();
-        self.push(constant(dst, value));
         dst
     }
 
@@ -274,42 +155,9 @@ impl<'a> Lowering<'a> {
 }
 
 /// Instructions.
-impl<'a> Lowering<'a> {
-    fn inst(&mut self, value: ValueId, inst: &'a Ir) {
-        let is_constant = match *inst {
-            Ir::Const(_) => true,
-            Ir::Splat { a, .. } => self.uses.constant(a).is_some(),
-            _ => false,
-        };
-        if is_constant
-            || self.uses.is_dead(value)
-            || self.uses.sinks(value)
-            || self.recomputed[value.index()]
-        {
-            return;
-        }
-        self.line.value = Some(value);
-        if let Ir::Row { table, index } = *inst {
-            self.rows[value.index()] = Some(self.row(value, table, index));
-        } else {
-            let reg = self.compute(value, inst);
-            let is_cheap = self.uses.is_cheap(inst);
-            if let Some(index) = reg.virtual_index().filter(|_| is_cheap) {
-                self.body.registers[index].recomputable = Some(value);
-            }
-            self.registers[value.index()] = Some(reg);
-        }
-        self.line.value = None;
-    }
-
-    /// The code of one instruction, and the register with its result.
-    fn compute(&mut self, value: ValueId, inst: &'a Ir) -> Reg {
-        let before = self.line.value.replace(value);
-        if let Some(reg) = self.with_avx512(inst) {
-            self.line.value = before;
-            return reg;
-        }
-        let reg = match *inst {
+impl Lowering<'_> {
+    fn instruction(&mut self, value: ValueId, inst: &Ir) -> Reg {
+        match *inst {
             Ir::Const(constant) => self.set(constant),
             Ir::LoadKey {
                 offset,
@@ -341,7 +189,7 @@ impl<'a> Lowering<'a> {
             }
             Ir::Load { row, column, index } => {
                 let (address, table, column) = self.indexed_element(row, column, index);
-                let (dst, width) = (self.general(), width(column.bytes));
+                let (dst, width) = (self.general(), Width::of(column.bytes));
                 self.push_reading(
                     Inst::Load {
                         dst,
@@ -408,15 +256,8 @@ impl<'a> Lowering<'a> {
             }
             Ir::MaskedMin { acc, mask, x } => self.masked_min(acc, mask, x),
             Ir::HorizontalMin { a } => self.horizontal_min(a),
-        };
-        self.line.value = before;
-        reg
+        }
     }
-}
-
-/// The label at which a block starts.
-fn label_of(block: BlockId) -> Label {
-    Label(block.as_u32() + 1)
 }
 
 fn key_address(offset: u16) -> Address {
@@ -430,14 +271,4 @@ fn pool_address(offset: usize) -> Address {
     // The pool is far smaller than 2 GiB, or the code is refused before it is used.
     let offset = i32::try_from(offset).unwrap_or(i32::MAX);
     Address::Pool { offset }
-}
-
-/// The width of a number of 1, 2, 4 or 8 bytes.
-fn width(bytes: u8) -> Width {
-    match bytes {
-        1 => Width::B1,
-        2 => Width::B2,
-        4 => Width::B4,
-        _ => Width::B8,
-    }
 }

@@ -2,16 +2,7 @@
 
 use super::evex::{Avx512, LaneSource, Lanes, Lanewise, MaskOp};
 use super::inst::{Class, Inst, Reg, Role, Size, Vector, VectorSource};
-pub(super) use crate::isa::regs::{
-    Allowed, MachineInst, MoveSource, Node, Pressure, VirtualRegister, assign,
-};
-
-/// A body on virtual registers.
-pub(super) type Body = crate::isa::regs::Body<Inst>;
-/// An instruction and what it is there for.
-pub(super) type Line = crate::isa::regs::Line<Inst>;
-/// A piece of a body on physical registers.
-pub(super) type Step = crate::isa::regs::Step<Inst>;
+use crate::isa::regs::MachineInst;
 
 impl MachineInst for Inst {
     fn for_each_operand(&mut self, f: impl FnMut(Class, Role, &mut Reg)) {
@@ -41,7 +32,10 @@ impl MachineInst for Inst {
     }
 
     fn constant(dst: Reg, imm: u64) -> Vec<Self> {
-        vec![constant(dst, imm)]
+        vec![match imm {
+            0 => Self::Zero { dst },
+            imm => Self::MovImm { dst, imm },
+        }]
     }
 }
 
@@ -87,14 +81,6 @@ fn swap_without_third(class: Class, x: Reg, y: Reg) -> [Inst; 3] {
     [xor(x, y), xor(y, x), xor(x, y)]
 }
 
-/// The shortest instruction that sets a general register; spoils the flags.
-pub(super) fn constant(dst: Reg, imm: u64) -> Inst {
-    match imm {
-        0 => Inst::Zero { dst },
-        imm => Inst::MovImm { dst, imm },
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::collections::HashMap;
@@ -102,7 +88,7 @@ mod tests {
     use quickcheck::{Gen, QuickCheck};
 
     use super::*;
-    use crate::isa::regs::sequence;
+    use crate::isa::regs::{MoveSource, sequence};
 
     /// What is in each register, by name of where it was at first; constants are negative.
     type File = HashMap<Reg, i64>;

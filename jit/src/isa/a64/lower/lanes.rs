@@ -52,7 +52,7 @@ impl Lowering<'_> {
         {
             return self.splatted_key(offset, bytes, order);
         }
-        if self.held[a.index()].is_none()
+        if self.registers[a.index()].is_none()
             && let Some(&Ir::Load { row, column, index }) = self.uses.inst(a)
         {
             let (src, dst) = (self.load_to_vector(row, column, index), self.vector());

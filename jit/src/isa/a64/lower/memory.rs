@@ -3,27 +3,21 @@
 //! An address is one register and an offset that the access can have, or two registers where a row is as long as the
 //! number that is read from it. What an offset cannot be is added first.
 
-use pktjit_ir::program::{Column, Inst as Ir, Table, Type};
+use pktjit_ir::program::{Column, Inst as Ir};
 use pktjit_ir::{TableId, ValueId};
 
-use super::{Held, Lowering};
+use super::Lowering;
 use crate::code::Placement;
-use crate::isa::a64::abi::next_trip;
-use crate::isa::a64::frame::{STORE, scratch_bytes};
 use crate::isa::a64::immediate::{is_arithmetic, is_offset, is_pair_offset};
 use crate::isa::a64::inst::{
     Address, Alu, Inst, Operand, Reg, Shift, Size, VectorWidth, Widen, Width,
 };
-use crate::isa::a64::regs::Node;
-
-/// Most stores of scratch that are written out one after the other.
-const STRAIGHT_STORES: u32 = 24;
-/// Stores of one trip of the loop that clears more than that.
-const STORES_OF_TRIP: u32 = 8;
+use crate::isa::frame::STORE;
+use crate::isa::lower::{Held, STORES_OF_TRIP};
 
 /// Where a row is.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Place {
+pub(in crate::isa::a64) enum Place {
     /// So many bytes after a register.
     Base { base: Reg, disp: u64 },
     /// `index << shift` after a register.
@@ -32,18 +26,6 @@ pub(super) enum Place {
 
 /// Rows.
 impl<'a> Lowering<'a> {
-    fn row_table(&self, row: ValueId) -> TableId {
-        match self.facts.facts(row).ty {
-            Type::Row(table) => table,
-            // The verifier has seen that it is a row.
-            _ => TableId::new(0),
-        }
-    }
-
-    fn table(&self, id: TableId) -> &'a Table {
-        &self.program.tables[id.index()]
-    }
-
     /// A register with the address `bytes` after the start of a table.
     fn table_base(&mut self, table: TableId, bytes: u64) -> Reg {
         let dst = self.general();
@@ -98,7 +80,7 @@ impl<'a> Lowering<'a> {
     pub(super) fn row_place(&mut self, row: ValueId) -> Place {
         match self.rows[row.index()] {
             Some(place) => place,
-            None => match (self.held[row.index()], self.uses.inst(row)) {
+            None => match (self.registers[row.index()], self.uses.inst(row)) {
                 (None, Some(&Ir::Row { table, index })) => self.row(row, table, index),
                 _ => Place::Base {
                     base: self.reg(row),
@@ -211,7 +193,7 @@ impl<'a> Lowering<'a> {
     /// A number of a column as a scalar.
     pub(super) fn load(&mut self, row: ValueId, column: u8, index: Option<ValueId>) -> Reg {
         let (place, table, column) = self.element(row, column, index);
-        let width = width(column.bytes);
+        let width = Width::of(column.bytes);
         let address = self.address(place, column.bytes.trailing_zeros() as u8);
         let dst = self.general();
         let load = Inst::Load {
@@ -327,42 +309,34 @@ impl<'a> Lowering<'a> {
     }
 }
 
-/// Scratch: numbers on the stack from sp upwards, cleared before a body does anything else, since a batch runs the body for
-/// one key after the other.
+/// Scratch: numbers on the stack from sp upwards.
 impl Lowering<'_> {
-    /// Sets all scratch to zero.
-    pub(super) fn clear_scratch(&mut self) {
-        let stores = scratch_bytes(self.program.scratch) / STORE;
-        if stores == 0 {
-            return;
-        }
-        self.line.note = "clear scratch";
+    pub(super) fn clear(&mut self, trips: u32, rest: u32) {
         let src = self.vector();
         self.push(Inst::VectorZero { dst: src });
-        if stores <= STRAIGHT_STORES {
-            for store in 0..stores {
+        if trips == 0 {
+            for store in 0..rest {
                 let disp = STORE * store;
                 self.push(Inst::StorePairOnStack { src, disp });
             }
             return;
         }
-        let trips = stores / STORES_OF_TRIP;
-        let (start, counter) = (self.stack_address(), self.set(0));
-        let head = self.new_label();
-        let first = self.body.nodes.len();
-        self.body.nodes.push(Node::Bind(head));
-        let trip = (STORES_OF_TRIP * STORE).trailing_zeros() as u8;
-        let base = self.plus(start, Operand::Shifted(counter, trip));
-        for store in 0..STORES_OF_TRIP {
+        const TRIP: u32 = STORES_OF_TRIP * STORE;
+        let start = self.stack_address();
+        self.counted(trips, |lowering, counter| {
+            let base = lowering.plus(
+                start,
+                Operand::Shifted(counter, TRIP.trailing_zeros() as u8),
+            );
+            lowering.store_pairs(src, base, STORES_OF_TRIP);
+        });
+        let base = self.after(start, (trips * TRIP).into());
+        self.store_pairs(src, base, rest);
+    }
+
+    fn store_pairs(&mut self, src: Reg, base: Reg, count: u32) {
+        for store in 0..count {
             let disp = STORE * store;
-            self.push(Inst::StorePair { src, base, disp });
-        }
-        // Scratch is at most 32 KiB, so there are few trips.
-        self.push_all(next_trip(counter, Operand::Imm(trips.into()), head));
-        self.body.loops.push((first, self.body.nodes.len() - 1));
-        let rest = self.after(start, u64::from(trips * STORES_OF_TRIP * STORE));
-        for store in 0..stores % STORES_OF_TRIP {
-            let (base, disp) = (rest, STORE * store);
             self.push(Inst::StorePair { src, base, disp });
         }
     }
@@ -439,15 +413,5 @@ impl Lowering<'_> {
         let (b, dst) = (self.set(multiplier), self.general());
         self.push(Inst::Mul { size, dst, a, b });
         dst
-    }
-}
-
-/// The width of a number of 1, 2, 4 or 8 bytes.
-pub(super) fn width(bytes: u8) -> Width {
-    match bytes {
-        1 => Width::B1,
-        2 => Width::B2,
-        4 => Width::B4,
-        _ => Width::B8,
     }
 }

@@ -4,10 +4,9 @@ use pktjit_ir::program::{BinaryOp, CompareOp, Inst as Ir};
 use pktjit_ir::{ByteOrder, ValueId};
 
 use super::Lowering;
-use super::memory::width;
 use crate::isa::a64::abi::KEY;
 use crate::isa::a64::immediate::{is_arithmetic, is_mask};
-use crate::isa::a64::inst::{Address, Alu, Cond, Inst, Operand, Reg, Shift, Size};
+use crate::isa::a64::inst::{Address, Alu, Cond, Inst, Label, Operand, Reg, Shift, Size, Width};
 
 /// Scalars.
 impl Lowering<'_> {
@@ -17,7 +16,7 @@ impl Lowering<'_> {
         self.push(Inst::Load {
             dst: loaded,
             address: key_address(offset),
-            width: width(bytes),
+            width: Width::of(bytes),
         });
         if order == ByteOrder::Little || bytes == 1 {
             return loaded;
@@ -40,12 +39,7 @@ impl Lowering<'_> {
     }
 
     pub(super) fn binary(&mut self, value: ValueId, op: BinaryOp, a: ValueId, b: ValueId) -> Reg {
-        let is_commutative = !matches!(op, BinaryOp::Sub | BinaryOp::Pext);
-        let (a, b) = if is_commutative && self.uses.constant(a).is_some() {
-            (b, a)
-        } else {
-            (a, b)
-        };
+        let (a, b) = self.operands(op, a, b);
         match op {
             BinaryOp::And => self.bitwise(Alu::And, self.and_size(a, b), a, b),
             BinaryOp::Or => self.bitwise(Alu::Or, self.common_size(a, b), a, b),
@@ -102,11 +96,6 @@ impl Lowering<'_> {
             b,
         });
         dst
-    }
-
-    /// An `and` has no more bits than its narrower operand.
-    fn and_size(&self, a: ValueId, b: ValueId) -> Size {
-        Size::of(self.max(a).min(self.max(b)))
     }
 
     fn mul(&mut self, value: ValueId, a: ValueId, b: ValueId) -> Reg {
@@ -226,39 +215,31 @@ impl Lowering<'_> {
         self.shift(op, size, a, by)
     }
 
-    /// Sets the flags, and tells the condition that holds where the comparison does.
-    pub(super) fn compare(&mut self, op: CompareOp, a: ValueId, b: ValueId) -> Cond {
-        let cond = match op {
-            CompareOp::Eq => Cond::Equal,
-            CompareOp::Ne => Cond::NotEqual,
-            CompareOp::Lt => Cond::Below,
-            CompareOp::Le => Cond::BelowOrEqual,
+    /// Goes to a label where a scalar is not 0, or where it is. A comparison with 0 needs no flags.
+    pub(super) fn jump_if(&mut self, value: ValueId, is_nonzero: bool, to: Label) {
+        let (a, is_zero) = match self.uses.inst(value) {
+            Some(&Ir::Compare {
+                op: op @ (CompareOp::Eq | CompareOp::Ne),
+                a,
+                b,
+            }) if self.registers[value.index()].is_none() && self.uses.constant(b) == Some(0) => {
+                (a, (op == CompareOp::Eq) == is_nonzero)
+            }
+            Some(Ir::Compare { .. }) if self.registers[value.index()].is_none() => {
+                let cond = self.condition(value);
+                let cond = if is_nonzero { cond } else { cond.negated() };
+                self.push(Inst::JumpIf { cond, to });
+                return;
+            }
+            _ => (value, !is_nonzero),
         };
-        let (a, b, cond) = if self.uses.constant(a).is_some() {
-            (b, a, cond.swapped())
-        } else {
-            (a, b, cond)
-        };
-        let size = self.common_size(a, b);
-        let (a, b) = (self.reg(a), self.arithmetic(b));
-        self.push(Inst::Cmp { size, a, b });
-        cond
-    }
-
-    /// Sets the flags, and tells the condition that holds where the scalar is not 0.
-    pub(super) fn condition(&mut self, value: ValueId) -> Cond {
-        if self.held[value.index()].is_none()
-            && let Some(&Ir::Compare { op, a, b }) = self.uses.inst(value)
-        {
-            let before = self.line.value.replace(value);
-            let cond = self.compare(op, a, b);
-            self.line.value = before;
-            return cond;
-        }
-        let (a, size) = (self.reg(value), self.size(value));
-        let b = Operand::Imm(0);
-        self.push(Inst::Cmp { size, a, b });
-        Cond::NotEqual
+        let (size, a) = (self.size(a), self.reg(a));
+        self.push(Inst::JumpIfZero {
+            size,
+            a,
+            is_zero,
+            to,
+        });
     }
 
     pub(super) fn select(&mut self, value: ValueId, cond: ValueId, a: ValueId, b: ValueId) -> Reg {

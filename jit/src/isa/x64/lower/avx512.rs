@@ -1,7 +1,7 @@
 //! What the AVX-512 tier does in another way: masks in mask registers, and sixteen lanes in one zmm register.
 //!
 //! - A comparison puts a bit a lane into a mask register. One whose mask is only anded with another is made under that one
-//!   ([`Uses::sinks`](super::Uses)), which is the `and`.
+//!   ([`Uses::sinks`](crate::isa::uses::Uses::sinks)), which is the `and`.
 //! - Comparisons are unsigned, so that a closed interval takes two instructions, and lanes without a common bit take one.
 //! - A constant is four bytes in the pool, read into all lanes by the instruction that wants it.
 //! - Where eight lanes need none of this, the AVX2 forms are shorter.

@@ -194,7 +194,7 @@ impl Lowering<'_> {
     /// A register with the lanes `value`, which are zeros, the same for all uses in a block while registers last: clearing
     /// one costs no load, and no execution unit either.
     pub(super) fn zeros(&mut self, value: ValueId) -> Reg {
-        if let Some(reg) = self.zeros {
+        if let Some(reg) = self.in_block.zeros {
             return reg;
         }
         let reg = self.reg(value);
@@ -202,7 +202,7 @@ impl Lowering<'_> {
             && !self.recomputed[value.index()]
         {
             self.body.registers[index].recomputable = Some(value);
-            self.zeros = Some(reg);
+            self.in_block.zeros = Some(reg);
         }
         reg
     }

@@ -1,17 +1,22 @@
 //! Scalar instructions, in 32 bits where the facts say that nothing is lost.
 
-use pktjit_ir::program::{BinaryOp, CompareOp, Inst as Ir};
+use pktjit_ir::program::{BinaryOp, Inst as Ir};
 use pktjit_ir::{ByteOrder, TableId, ValueId};
 
-use super::{Lowering, key_address, width};
-use crate::isa::x64::inst::{Address, Alu, Cond, Inst, Reg, Scale, Scan, Shift, Size, Source};
+use super::{Lowering, key_address};
+use crate::isa::x64::inst::{
+    Address, Alu, Cond, Inst, Reg, Scale, Scan, Shift, Size, Source, Width,
+};
 
 /// Scalars.
 impl Lowering<'_> {
     pub(super) fn load_key(&mut self, offset: u16, bytes: u8, order: ByteOrder) -> Reg {
         let dst = self.general();
         let address = key_address(offset);
-        let (width, size) = (width(bytes), if bytes == 8 { Size::S64 } else { Size::S32 });
+        let (width, size) = (
+            Width::of(bytes),
+            if bytes == 8 { Size::S64 } else { Size::S32 },
+        );
         if order == ByteOrder::Big && bytes >= 4 && self.features.movbe {
             self.push(Inst::LoadSwapped { dst, address, size });
             return dst;
@@ -30,12 +35,7 @@ impl Lowering<'_> {
     }
 
     pub(super) fn binary(&mut self, value: ValueId, op: BinaryOp, a: ValueId, b: ValueId) -> Reg {
-        let is_commutative = !matches!(op, BinaryOp::Sub | BinaryOp::Pext);
-        let (a, b) = if is_commutative && self.uses.constant(a).is_some() {
-            (b, a)
-        } else {
-            (a, b)
-        };
+        let (a, b) = self.operands(op, a, b);
         match op {
             BinaryOp::And => self.alu(Alu::And, self.and_size(a, b), a, b),
             BinaryOp::Or => self.alu(Alu::Or, self.common_size(a, b), a, b),
@@ -114,11 +114,6 @@ impl Lowering<'_> {
             }
         }
         (self.source(value, size), None)
-    }
-
-    /// An `and` has no more bits than its narrower operand.
-    fn and_size(&self, a: ValueId, b: ValueId) -> Size {
-        Size::of(self.max(a).min(self.max(b)))
     }
 
     fn mul(&mut self, value: ValueId, a: ValueId, b: ValueId) -> Reg {
@@ -249,19 +244,8 @@ impl Lowering<'_> {
         dst
     }
 
-    /// Sets the flags, and tells the condition that holds where the comparison does.
-    pub(super) fn compare(&mut self, op: CompareOp, a: ValueId, b: ValueId) -> Cond {
-        let cond = match op {
-            CompareOp::Eq => Cond::Equal,
-            CompareOp::Ne => Cond::NotEqual,
-            CompareOp::Lt => Cond::Below,
-            CompareOp::Le => Cond::BelowOrEqual,
-        };
-        let (a, b, cond) = if self.uses.constant(a).is_some() {
-            (b, a, cond.swapped())
-        } else {
-            (a, b, cond)
-        };
+    /// Sets the flags for `cond` of `a` and `b`.
+    pub(super) fn set_flags(&mut self, cond: Cond, a: ValueId, b: ValueId) {
         let size = self.common_size(a, b);
         let a = self.reg(a);
         let (b, table) = self.any_source(b, size);
@@ -270,22 +254,6 @@ impl Lowering<'_> {
             _ => Inst::Cmp { size, a, b },
         };
         self.push_reading(inst, table);
-        cond
-    }
-
-    /// Sets the flags, and tells the condition that holds where the scalar is not 0.
-    pub(super) fn condition(&mut self, value: ValueId) -> Cond {
-        if self.registers[value.index()].is_none()
-            && let Some(&Ir::Compare { op, a, b }) = self.uses.inst(value)
-        {
-            let before = self.line.value.replace(value);
-            let cond = self.compare(op, a, b);
-            self.line.value = before;
-            return cond;
-        }
-        let (a, size) = (self.reg(value), self.size(value));
-        self.push(Inst::TestSelf { size, a });
-        Cond::NotEqual
     }
 
     pub(super) fn select(&mut self, value: ValueId, cond: ValueId, a: ValueId, b: ValueId) -> Reg {

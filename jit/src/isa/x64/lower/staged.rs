@@ -1,49 +1,19 @@
-//! What the two passes over a block of keys do beside a lookup: one prefetches the staged row, the other reads its index.
-
-use pktjit_ir::program::Inst as Ir;
+//! The index of a staged row.
 
 use super::Lowering;
-use crate::isa::x64::inst::{Alu, Cond, Inst, Size, Source, Width};
-use crate::isa::x64::staged::RESULT;
+use crate::isa::x64::abi::RESULT_IN_BLOCK;
+use crate::isa::x64::inst::{Alu, Cond, Inst, Reg, Size, Source, Width};
 
-/// Bytes of a cache line.
-const LINE: u64 = 64;
-
-/// Passes.
+/// Staged rows.
 impl Lowering<'_> {
-    /// Asks for the first line of the staged row, and the second one where the row may reach into it; tables start at lines.
-    pub(super) fn prefetch(&mut self) {
-        let Some(row) = self.program.staged else {
-            return;
-        };
-        let Some(&Ir::Row { table, index }) = self.uses.inst(row) else {
-            return;
-        };
-        self.line.note = "prefetch";
-        let row_bytes = u64::from(self.program.tables[table.index()].row_bytes);
-        let first = self.row(row, table, index);
-        self.push_reading(Inst::Prefetch { address: first }, Some(table));
-        if !LINE.is_multiple_of(row_bytes)
-            && let Some(address) = first.plus(LINE.min(row_bytes - 1))
-        {
-            self.push_reading(Inst::Prefetch { address }, Some(table));
-        }
-    }
-
-    /// Reads the index of the staged row, the parameter of the first block, from where the result will be. Others may have
-    /// written there, so its bound is enforced.
-    pub(super) fn staged_index(&mut self) {
-        let Some(&(index, _)) = self.program.blocks[0].params.first() else {
-            return;
-        };
-        self.line.note = "staged index";
-        let (dst, size) = (self.reg(index), Size::S32);
+    /// `dst` = what is where the result of the key will be, or `max` if that is less.
+    pub(super) fn read_staged_index(&mut self, dst: Reg, max: u64) {
+        let size = Size::S32;
         self.push(Inst::Load {
             dst,
-            address: RESULT,
+            address: RESULT_IN_BLOCK,
             width: Width::B4,
         });
-        let max = self.max(index);
         if (max + 1).is_power_of_two()
             && let Some(mask) = size.immediate(max)
         {

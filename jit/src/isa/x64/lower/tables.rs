@@ -3,7 +3,7 @@
 //! A row with a constant index is an address without code where its table is in the pool. Otherwise it is the table's
 //! base and a scaled index, kept as two registers or added up, whichever is cheaper for its uses.
 
-use pktjit_ir::program::{Column, Inst as Ir, Table, Type};
+use pktjit_ir::program::{Column, Inst as Ir};
 use pktjit_ir::{TableId, ValueId};
 
 use super::{Lowering, pool_address};
@@ -12,18 +12,6 @@ use crate::isa::x64::inst::{Address, Alu, Inst, Narrow, Reg, Scale, Shift, Size,
 
 /// Tables.
 impl<'a> Lowering<'a> {
-    fn row_table(&self, row: ValueId) -> TableId {
-        match self.facts.facts(row).ty {
-            Type::Row(table) => table,
-            // The verifier has seen that it is a row.
-            _ => TableId::new(0),
-        }
-    }
-
-    fn table(&self, id: TableId) -> &'a Table {
-        &self.program.tables[id.index()]
-    }
-
     /// The size of the numbers in a column.
     pub(super) fn column_width(&self, row: ValueId, column: u8) -> Option<Size> {
         let table = self.table(self.row_table(row));
@@ -251,11 +239,11 @@ impl<'a> Lowering<'a> {
         if by == 0 {
             return self.reg(index);
         }
-        if let Some(&reg) = self.scaled.get(&(index, by)) {
+        if let Some(&reg) = self.in_block.scaled.get(&(index, by)) {
             return reg;
         }
         let reg = self.times(index, 1 << by);
-        self.scaled.insert((index, by), reg);
+        self.in_block.scaled.insert((index, by), reg);
         reg
     }
 }

@@ -1,25 +1,37 @@
 //! Blocks, loops and what is passed between them.
 //!
-//! Arguments become parameters by parallel moves on the edge: ahead of the jump where there is one successor, and behind
-//! the conditional jump where there are two. A `repeat` moves first, then counts; so nothing that is needed after the loop
-//! may be in a register that it overwrites, and [`Lowering::enter_loop`] sees to that.
+//! Arguments become parameters by parallel moves on the edge: ahead of the jump where there is one successor, and
+//! behind the conditional jump where there are two. A `repeat` moves first, then counts; so nothing that is needed
+//! after the loop may be in a register that it overwrites, and [`Lowering::enter_loop`] sees to that.
 
-use pktjit_ir::program::{CompareOp, Inst as Ir, Terminator};
+use pktjit_ir::program::Terminator;
 use pktjit_ir::{BlockId, ValueId};
 
-use super::{END, Held, LineNote, Lowering, OpenLoop, label_of};
-use crate::isa::a64::abi::{self, Pass, next_trip};
-use crate::isa::a64::immediate::{constant, is_arithmetic};
-use crate::isa::a64::inst::{Class, Cond, Inst, Label, Operand, Reg, Size};
-use crate::isa::a64::regs::{MachineInst, MoveSource, Node};
+use super::{END, Held, LineNote, Lowering, Machine};
+use crate::isa::inst::{Class, Label, Reg, Size};
+use crate::isa::regs::{MoveSource, Node};
+use crate::isa::staged::Pass;
+
+/// A loop whose end has not come yet.
+pub(super) struct OpenLoop {
+    /// Its first node.
+    start: usize,
+    /// Parameters that are used after it, and the copies that serve there.
+    escaping: Vec<(ValueId, Held)>,
+}
+
+/// The label at which a block starts.
+fn label_of(block: BlockId) -> Label {
+    Label(block.as_u32() + 1)
+}
 
 /// Control.
-impl<'a> Lowering<'a> {
+impl<'a, I: Machine> Lowering<'a, I> {
     /// Gives each block parameter its register.
     pub(super) fn parameters(&mut self) {
         for block in &self.program.blocks {
             for &(value, ty) in &block.params {
-                self.held[value.index()] = Some(self.new_held(ty));
+                self.registers[value.index()] = Some(I::registers(self, ty));
             }
         }
     }
@@ -28,6 +40,7 @@ impl<'a> Lowering<'a> {
         let program = self.program;
         let block = &program.blocks[id.index()];
         self.block = id;
+        self.in_block = I::InBlock::default();
         self.line = LineNote::default();
         let start = self.body.nodes.len();
         self.body.nodes.push(Node::Bind(label_of(id)));
@@ -50,15 +63,15 @@ impl<'a> Lowering<'a> {
         let (tail, exit_args) = self.loop_end(head);
         self.line.note = "kept past the loop";
         let mut escaping = Vec::new();
-        for &(value, _) in &self.program.blocks[head.index()].params {
+        for &(value, ty) in &self.program.blocks[head.index()].params {
             let held = self.held(value);
             for index in held.regs().filter_map(Reg::virtual_index) {
                 self.body.registers[index].loop_head = Some(start);
             }
             if self.uses.is_used_after(value, tail) || exit_args.contains(&value) {
-                let kept = self.new_held(self.facts.facts(value).ty);
+                let kept = I::registers(self, ty);
                 for (dst, src) in kept.regs().zip(held.regs()) {
-                    self.push(Inst::copy(self.class(src), dst, src));
+                    self.push(I::copy(self.class(src), dst, src));
                 }
                 escaping.push((value, kept));
             }
@@ -103,18 +116,14 @@ impl<'a> Lowering<'a> {
             Terminator::Return { value } => {
                 self.line.note = "result";
                 match self.uses.constant(*value) {
-                    Some(result) => self.push_all(constant(abi::RESULT, result)),
+                    Some(result) => self.push_all(I::constant(I::RESULT, result)),
                     None => {
-                        let src = self.reg(*value);
-                        self.push(Inst::Mov {
-                            dst: abi::RESULT,
-                            src,
-                            size: Size::S32,
-                        });
+                        let result = self.reg(*value);
+                        self.push(I::mov(Size::S32, I::RESULT, result));
                     }
                 }
                 if self.block.index() + 1 < self.program.blocks.len() {
-                    self.push(Inst::Jump { to: END });
+                    self.push(I::jump(END));
                 }
             }
         }
@@ -126,9 +135,8 @@ impl<'a> Lowering<'a> {
         (otherwise, else_args): (BlockId, &[ValueId]),
         cond: ValueId,
     ) {
-        let test = self.test(cond);
         if then_args.is_empty() && !(self.is_next(then) && else_args.is_empty()) {
-            self.jump_if(test, label_of(then));
+            I::jump_if(self, cond, true, label_of(then));
             self.go(otherwise, else_args);
             return;
         }
@@ -138,12 +146,12 @@ impl<'a> Lowering<'a> {
         } else {
             self.new_label()
         };
-        self.jump_if(test.negated(), to_else);
+        I::jump_if(self, cond, false, to_else);
         self.go(then, then_args);
         if !else_args.is_empty() {
             if self.is_next(then) {
                 // What follows is in between.
-                self.push(Inst::Jump { to: label_of(then) });
+                self.push(I::jump(label_of(then)));
             }
             self.body.nodes.push(Node::Bind(to_else));
             self.go(otherwise, else_args);
@@ -156,18 +164,12 @@ impl<'a> Lowering<'a> {
         self.pass_arguments(head, 1, args);
         if let (Some(trips), Some(&(counter, _))) = (block.trips, block.params.first()) {
             let counter = self.reg(counter);
-            let trips = u64::from(trips);
-            let trips = if is_arithmetic(trips) {
-                Operand::Imm(trips)
-            } else {
-                Operand::Reg(self.set(trips))
-            };
-            self.push_all(next_trip(counter, trips, label_of(head)));
+            I::next_trip(self, counter, trips, label_of(head));
         }
         if let Some(OpenLoop { start, escaping }) = self.loops.pop() {
             self.body.loops.push((start, self.body.nodes.len() - 1));
             for (value, kept) in escaping {
-                self.held[value.index()] = Some(kept);
+                self.registers[value.index()] = Some(kept);
             }
         }
         self.line.note = "branch";
@@ -178,7 +180,7 @@ impl<'a> Lowering<'a> {
     fn go(&mut self, to: BlockId, args: &[ValueId]) {
         self.pass_arguments(to, 0, args);
         if !self.is_next(to) {
-            self.push(Inst::Jump { to: label_of(to) });
+            self.push(I::jump(label_of(to)));
         }
     }
 
@@ -193,7 +195,7 @@ impl<'a> Lowering<'a> {
                     moves.push((Class::General, params.low, MoveSource::Const(constant)));
                 }
                 None => {
-                    let args: Held = self.held(arg);
+                    let args = self.held(arg);
                     for (dst, src) in params.regs().zip(args.regs()) {
                         moves.push((self.class(dst), dst, MoveSource::Reg(src)));
                     }
@@ -205,71 +207,7 @@ impl<'a> Lowering<'a> {
         }
     }
 
-    /// The register file of a virtual register.
-    fn class(&self, reg: Reg) -> Class {
-        match reg.virtual_index() {
-            Some(index) => self.body.registers[index].class,
-            None => Class::General,
-        }
-    }
-
-    /// What holds where a scalar is not 0: a comparison with 0 needs no flags.
-    fn test(&mut self, value: ValueId) -> Test {
-        let (a, is_zero) = match self.uses.inst(value) {
-            Some(&Ir::Compare {
-                op: op @ (CompareOp::Eq | CompareOp::Ne),
-                a,
-                b,
-            }) if self.held[value.index()].is_none() && self.uses.constant(b) == Some(0) => {
-                (a, op == CompareOp::Eq)
-            }
-            Some(Ir::Compare { .. }) if self.held[value.index()].is_none() => {
-                return Test::Flags(self.condition(value));
-            }
-            _ => (value, false),
-        };
-        Test::Zero {
-            size: self.size(a),
-            a: self.reg(a),
-            is_zero,
-        }
-    }
-
-    fn jump_if(&mut self, test: Test, to: Label) {
-        self.push(match test {
-            Test::Flags(cond) => Inst::JumpIf { cond, to },
-            Test::Zero { size, a, is_zero } => Inst::JumpIfZero {
-                size,
-                a,
-                is_zero,
-                to,
-            },
-        });
-    }
-
     fn is_next(&self, block: BlockId) -> bool {
         block.index() == self.block.index() + 1
-    }
-}
-
-/// When a conditional jump jumps.
-#[derive(Clone, Copy)]
-enum Test {
-    /// By the flags.
-    Flags(Cond),
-    /// Where a register is 0, or where it is not.
-    Zero { size: Size, a: Reg, is_zero: bool },
-}
-
-impl Test {
-    fn negated(self) -> Self {
-        match self {
-            Self::Flags(cond) => Self::Flags(cond.negated()),
-            Self::Zero { size, a, is_zero } => Self::Zero {
-                size,
-                a,
-                is_zero: !is_zero,
-            },
-        }
     }
 }
