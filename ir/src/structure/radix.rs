@@ -87,28 +87,29 @@ impl Radix {
         });
         let nanoseconds = |radix: &Self| input.machine.nanoseconds(&radix.cost);
         let least = lines.as_ref().map_or(f64::INFINITY, nanoseconds);
-        match (Self::trees(input, segments, common, least), lines) {
-            (Ok(trees), Some(lines)) if nanoseconds(&trees) <= nanoseconds(&lines) => Ok(trees),
-            (_, Some(lines)) => Ok(lines),
-            (trees, None) => trees,
-        }
+        let finest = Index::finest(input, segments);
+        Self::trees(input, segments, finest, common, least)
+            .or(lines)
+            .ok_or_else(|| Refusal::Crowded {
+                segments: crowd(&finest.stretches(segments.lasts())) as usize,
+                cells: 1 << finest.bits,
+            })
     }
 
     /// The best index of trees, if it takes at most `least` nanoseconds.
     fn trees(
         input: &Input<'_>,
         segments: &Segments,
+        finest: Index,
         common: Cost,
         mut least: f64,
-    ) -> Result<Self, Refusal> {
-        let finest = Index::finest(input, segments);
+    ) -> Option<Self> {
         let lanes = u32::from(input.machine.lanes);
         let forests = TREES.map(|vectors| {
             let fanouts = vectors.iter().map(|vectors| vectors * lanes).collect();
             Forest::new(input, segments, fanouts)
         });
         let mut best = None;
-        let mut crowds = Vec::new();
         // The fewer the bits, the more is in a cell.
         for bits in (finest.bits.saturating_sub(MORE_BITS + FEWER_BITS)..=finest.bits).rev() {
             let index = finest.with_bits(bits);
@@ -120,17 +121,17 @@ impl Radix {
             };
             let is_promising = |forest: &&Forest| {
                 let fewest = segments.len().div_ceil(forest.capacity() as usize);
-                costs(forest, fewest)
-                    .iter()
-                    .any(|&(.., at_least)| at_least <= least)
+                fewest <= 1 << bits
+                    && costs(forest, fewest)
+                        .iter()
+                        .any(|&(.., at_least)| at_least <= least)
             };
             let promising: Vec<&Forest> = forests.iter().filter(is_promising).collect();
             if promising.is_empty() {
                 continue;
             }
             let stretches = index.stretches(segments.lasts());
-            let crowd = stretches.iter().map(Stretch::len).max().unwrap_or(0);
-            crowds.push(crowd);
+            let crowd = crowd(&stretches);
             let mut is_first = true;
             for forest in promising {
                 if crowd > forest.capacity() {
@@ -155,10 +156,7 @@ impl Radix {
                 break;
             }
         }
-        best.ok_or(Refusal::Crowded {
-            segments: crowds.first().copied().unwrap_or(0) as usize,
-            cells: 1 << finest.bits,
-        })
+        best
     }
 
     pub(crate) fn cost(&self) -> Cost {
@@ -371,6 +369,11 @@ impl Stretch {
     fn len(&self) -> u32 {
         self.segments.end - self.segments.start
     }
+}
+
+/// The segments in the fullest cell.
+fn crowd(stretches: &[Stretch]) -> u32 {
+    stretches.iter().map(Stretch::len).max().unwrap_or(0)
 }
 
 /// Trees that cells share.
