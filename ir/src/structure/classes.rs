@@ -348,7 +348,7 @@ impl Classified {
                 let row = b.row(table, value);
                 b.load(row, 0, None)
             }
-            Search::Radix(radix) => radix.emit(b, &self.segments),
+            Search::Radix(radix) => radix.emit(b, input, &self.segments),
             Search::Tree(tree) => tree.emit(b, &self.segments),
         }
     }

@@ -73,53 +73,66 @@ pub(crate) struct Hash {
 
 /// Stretches of the key side by side, up to 8 bytes.
 struct Number {
-    windows: Vec<Window>,
+    parts: Vec<Part>,
+    bytes: u8,
+}
+
+/// A stretch of the key, which of its bits rules look at, and how far it is from the lowest bit of its number.
+struct Part {
+    window: Window,
+    mask: u64,
+    shift: u8,
 }
 
 impl Number {
-    /// The stretches that `care` has bits in, as few numbers as their order allows.
-    fn of(care: &[u8]) -> Vec<Self> {
+    /// `windows`, without what follows the last bits of `care` in each, as few numbers as their order allows.
+    fn of(windows: impl IntoIterator<Item = Window>, care: &[u8]) -> Vec<Self> {
         let mut numbers: Vec<Self> = Vec::new();
-        for window in windows(care.iter().copied()) {
+        for window in windows {
+            let mask = window.read(care);
+            let bytes = (64 - mask.leading_zeros()).div_ceil(8) as u8;
+            let part = |shift| Part {
+                window,
+                mask,
+                shift,
+            };
             match numbers.last_mut() {
-                Some(last) if last.bytes() + window.bytes <= 8 => last.windows.push(window),
+                Some(last) if last.bytes + bytes <= 8 => {
+                    last.parts.push(part(8 * last.bytes));
+                    last.bytes += bytes;
+                }
                 _ => numbers.push(Self {
-                    windows: vec![window],
+                    parts: vec![part(0)],
+                    bytes,
                 }),
             }
         }
         numbers
     }
 
-    fn bytes(&self) -> u8 {
-        self.windows.iter().map(|window| window.bytes).sum()
-    }
-
-    /// The number of a key, or of the care bits of a key.
+    /// The number of a key.
     fn read(&self, key: &[u8]) -> u64 {
-        let windows = self.windows.iter().rev();
-        // The first has the low bits; one of 8 bytes is alone.
-        windows.fold(0, |number, w| {
-            number.checked_shl(8 * u32::from(w.bytes)).unwrap_or(0) | w.read(key)
+        let parts = self.parts.iter();
+        parts.fold(0, |number, part| {
+            number | (part.window.read(key) & part.mask) << part.shift
         })
     }
 
     /// Bytes of its column.
     fn column_bytes(&self) -> u8 {
-        self.bytes().next_power_of_two()
+        self.bytes.next_power_of_two()
     }
 
     /// Whether its high half is folded into the low one before it is hashed.
-    fn is_long(&self, care: &[u8]) -> bool {
-        self.read(care) >> 56 != 0
+    fn is_long(&self) -> bool {
+        self.bytes == 8
     }
 
     fn emit(&self, b: &mut ProgramBuilder, care: &[u8]) -> ValueId {
-        let (mut shift, mut number) = (0, None);
-        for window in &self.windows {
-            let x = window.emit(b, care);
-            let x = b.shl(x, shift);
-            shift += 8 * window.bytes;
+        let mut number = None;
+        for part in &self.parts {
+            let x = part.window.emit(b, care);
+            let x = b.shl(x, part.shift);
             number = Some(number.map_or(x, |number| b.binary(BinaryOp::Or, number, x)));
         }
         number.unwrap_or_else(|| b.constant(0))
@@ -130,9 +143,9 @@ impl Number {
 impl fmt::Display for Number {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("key")?;
-        self.windows
-            .iter()
-            .try_for_each(|w| write!(f, " {}..{}", w.offset, w.offset + usize::from(w.bytes)))
+        self.parts.iter().try_for_each(|Part { window: w, .. }| {
+            write!(f, " {}..{}", w.offset, w.offset + usize::from(w.bytes))
+        })
     }
 }
 
@@ -175,12 +188,13 @@ impl Hash {
         let wanted = wanted.chunks_exact(layout.len());
         let mut care = all.clone();
         Common::take(&mut care, wanted.clone());
-        let numbers = Number::of(&care);
+        let windows: Vec<Window> = windows(care.iter().copied()).collect();
         // What all rules want alike of a byte that is read anyway is compared with the others.
-        for window in numbers.iter().flat_map(|number| &number.windows) {
+        for window in &windows {
             let bytes = window.offset..window.offset + usize::from(window.bytes);
             care[bytes.clone()].copy_from_slice(&all[bytes]);
         }
+        let numbers = Number::of(windows, &care);
         let unread = all.iter().zip(&care).map(|(all, care)| all & !care);
         let common = Common::take(&mut unread.collect::<Vec<u8>>(), wanted.clone());
         let mut hash = Self {
@@ -190,14 +204,12 @@ impl Hash {
             keys: Vec::new(),
             rows: Vec::new(),
         };
-        let masks: Vec<u64> = hash.numbers.iter().map(|n| n.read(&hash.care)).collect();
         let mut seen = HashSet::with_capacity(rows.len());
         for (bytes, row) in wanted.zip(rows) {
             // Rows come strongest first; a repeat can never win.
             if seen.insert(bytes) {
-                let numbers = hash.numbers.iter().zip(&masks);
                 hash.keys
-                    .extend(numbers.map(|(number, mask)| number.read(bytes) & mask));
+                    .extend(hash.numbers.iter().map(|number| number.read(bytes)));
                 hash.rows.push(row);
             }
         }
@@ -256,10 +268,7 @@ impl Hash {
 
     pub(crate) fn cost(&self, _input: &Input<'_>) -> Cost {
         let row_bytes = self.row_bytes();
-        let long = self
-            .numbers
-            .iter()
-            .filter(|number| number.is_long(&self.care));
+        let long = self.numbers.iter().filter(|number| number.is_long());
         Cost {
             // A load, mask, multiplication and sum a number, and its comparison; 3 to fold a long one; 15 for two
             // addresses, two multiplications and the result; the comparison of what all rules share.
@@ -351,11 +360,7 @@ impl Hash {
         numbers
             .zip(multipliers)
             .fold(0, |sum: u64, ((number, &x), &m)| {
-                let x = if number.is_long(&self.care) {
-                    x ^ x >> 32
-                } else {
-                    x
-                };
+                let x = if number.is_long() { x ^ x >> 32 } else { x };
                 sum.wrapping_add(x.wrapping_mul(m))
             })
     }
@@ -369,7 +374,7 @@ impl Hash {
     ) -> ValueId {
         let mut sum: Option<ValueId> = None;
         for ((number, &x), &multiplier) in self.numbers.iter().zip(numbers).zip(multipliers) {
-            let x = if number.is_long(&self.care) {
+            let x = if number.is_long() {
                 let high = b.shr(x, 32);
                 b.binary(BinaryOp::Xor, high, x)
             } else {

@@ -12,8 +12,10 @@
 //! A cell with more segments than a node takes a tree of two levels, for all cells alike: the code has no branch. Where
 //! even the finest index leaves a cell with more, the structure refuses and `tree` is the one that holds them.
 //!
-//! All numbers of index bits that are sensible for so many segments, and all shapes of trees, are tried: few bits make a
-//! small index, many bits small trees.
+//! All numbers of index bits that are sensible for so many segments, and all shapes of trees, are tried, but for those that
+//! would take longer than the best so far if cells shared as well as they can: few bits make a small index, many bits small
+//! trees. Large sets of one word often do best with cells that are a single cache line, however wide each must be
+//! ([`lines`]).
 //!
 //! Wide fields: the index needs four bytes of the key only; the node compares what words are left to tell segments apart.
 //!
@@ -24,6 +26,8 @@
 //! Poptrie (Asai and Ohara, 2015); comparing what is left of a cell at once takes the place of their second tables, whose
 //! size depends on the lengths of prefixes.
 
+mod lines;
+
 use std::ops::Range;
 
 use crate::builder::ProgramBuilder;
@@ -31,6 +35,7 @@ use crate::entity::ValueId;
 use crate::field::ByteOrder;
 use crate::key::Word;
 use crate::program::{BinaryOp, Program};
+use crate::structure::radix::lines::Lines;
 use crate::structure::segments::Segments;
 use crate::structure::tree::Forest;
 use crate::structure::{Cost, Input, Refusal, empty};
@@ -52,13 +57,20 @@ pub(crate) const FLOOR: Cost = Cost {
     table_bytes: 0,
 };
 
-/// Trees selected by an index.
+/// A small search tree or a line, selected by an index.
 pub(crate) struct Radix {
-    index: Index,
-    forest: Forest,
-    /// Whether each cell has a tree of its own, without `cells` between.
-    is_direct: bool,
+    search: Search,
     cost: Cost,
+}
+
+enum Search {
+    Trees {
+        index: Index,
+        forest: Forest,
+        /// Whether each cell has a tree of its own, without `cells` between.
+        is_direct: bool,
+    },
+    Lines(Lines),
 }
 
 impl Radix {
@@ -68,44 +80,83 @@ impl Radix {
 
     /// The best index of `segments`.
     pub(crate) fn of(input: &Input<'_>, segments: &Segments) -> Result<Self, Refusal> {
+        let common = segments.common_cost(input.layout());
+        let lines = Lines::of(input, segments).map(|lines| Self {
+            cost: lines.cost() + common,
+            search: Search::Lines(lines),
+        });
+        let nanoseconds = |radix: &Self| input.machine.nanoseconds(&radix.cost);
+        let least = lines.as_ref().map_or(f64::INFINITY, nanoseconds);
         let finest = Index::finest(input, segments);
-        let mut best: Option<(f64, Self)> = None;
-        let mut crowd = 0;
-        for bits in finest.bits.saturating_sub(MORE_BITS + FEWER_BITS)..=finest.bits {
+        Self::trees(input, segments, finest, common, least)
+            .or(lines)
+            .ok_or_else(|| Refusal::Crowded {
+                segments: crowd(&finest.stretches(segments.lasts())) as usize,
+                cells: 1 << finest.bits,
+            })
+    }
+
+    /// The best index of trees, if it takes at most `least` nanoseconds.
+    fn trees(
+        input: &Input<'_>,
+        segments: &Segments,
+        finest: Index,
+        common: Cost,
+        mut least: f64,
+    ) -> Option<Self> {
+        let lanes = u32::from(input.machine.lanes);
+        let forests = TREES.map(|vectors| {
+            let fanouts = vectors.iter().map(|vectors| vectors * lanes).collect();
+            Forest::new(input, segments, fanouts)
+        });
+        let mut best = None;
+        // The fewer the bits, the more is in a cell.
+        for bits in (finest.bits.saturating_sub(MORE_BITS + FEWER_BITS)..=finest.bits).rev() {
             let index = finest.with_bits(bits);
+            let costs = |forest: &Forest, trees: usize| {
+                let direct = index.cost(None) + forest.cost(1 << bits) + common;
+                let shared = index.cost(Some(trees)) + forest.cost(trees) + common;
+                [(true, direct), (false, shared)]
+                    .map(|(is_direct, cost)| (is_direct, cost, input.machine.nanoseconds(&cost)))
+            };
+            let is_promising = |forest: &&Forest| {
+                let fewest = segments.len().div_ceil(forest.capacity() as usize);
+                fewest <= 1 << bits
+                    && costs(forest, fewest)
+                        .iter()
+                        .any(|&(.., at_least)| at_least <= least)
+            };
+            let promising: Vec<&Forest> = forests.iter().filter(is_promising).collect();
+            if promising.is_empty() {
+                continue;
+            }
             let stretches = index.stretches(segments.lasts());
-            crowd = stretches.iter().map(Stretch::len).max().unwrap_or(0);
-            for vectors in TREES {
-                let lanes = u32::from(input.machine.lanes);
-                let fanouts = vectors.iter().map(|vectors| vectors * lanes).collect();
-                let forest = Forest::new(input, segments, fanouts);
+            let crowd = crowd(&stretches);
+            let mut is_first = true;
+            for forest in promising {
                 if crowd > forest.capacity() {
                     continue;
                 }
                 let trees = Trees::shared(&stretches, forest.capacity()).runs.len();
-                let direct = index.cost(None) + forest.cost(1 << bits);
-                let shared = index.cost(Some(trees)) + forest.cost(trees);
-                for (is_direct, cost) in [(true, direct), (false, shared)] {
-                    let cost = cost + segments.common_cost(input.layout());
-                    let nanoseconds = input.machine.nanoseconds(&cost);
-                    if best.as_ref().is_none_or(|(least, _)| nanoseconds < *least) {
-                        let forest = forest.clone();
-                        let radix = Self {
+                for (is_direct, cost, nanoseconds) in costs(forest, trees) {
+                    // Of equals, that with fewest bits, and the first of these.
+                    if nanoseconds < least || is_first && nanoseconds <= least {
+                        least = nanoseconds;
+                        is_first = false;
+                        let search = Search::Trees {
                             index,
-                            forest,
+                            forest: forest.clone(),
                             is_direct,
-                            cost,
                         };
-                        best = Some((nanoseconds, radix));
+                        best = Some(Self { search, cost });
                     }
                 }
             }
+            if forests.iter().all(|forest| crowd > forest.capacity()) {
+                break;
+            }
         }
-        let crowded = Refusal::Crowded {
-            segments: crowd as usize,
-            cells: 1 << finest.bits,
-        };
-        best.map(|(_, radix)| radix).ok_or(crowded)
+        best
     }
 
     pub(crate) fn cost(&self) -> Cost {
@@ -118,21 +169,34 @@ impl Radix {
         }
         let segments = input.segments()?;
         let mut b = input.program();
-        let found = self.emit(&mut b, segments);
+        let found = self.emit(&mut b, input, segments);
         Ok(segments.finish(input, b, found))
     }
 
     /// Emits the search; yields what the segment that the key is in has.
-    pub(crate) fn emit(&self, b: &mut ProgramBuilder, segments: &Segments) -> ValueId {
-        let stretches = self.index.stretches(segments.lasts());
-        let (x, cell) = self.index.emit(b);
-        let (runs, tree) = if self.is_direct {
+    pub(crate) fn emit(
+        &self,
+        b: &mut ProgramBuilder,
+        input: &Input<'_>,
+        segments: &Segments,
+    ) -> ValueId {
+        let (index, forest, is_direct) = match &self.search {
+            Search::Lines(lines) => return lines.emit(b, segments, input.machine.lanes),
+            Search::Trees {
+                index,
+                forest,
+                is_direct,
+            } => (index, forest, *is_direct),
+        };
+        let stretches = index.stretches(segments.lasts());
+        let (x, cell) = index.emit(b);
+        let (runs, tree) = if is_direct {
             let runs = stretches
                 .into_iter()
                 .flat_map(|stretch| stretch.cells.map(move |_| stretch.segments.clone()));
             (runs.collect(), cell)
         } else {
-            let trees = Trees::shared(&stretches, self.forest.capacity());
+            let trees = Trees::shared(&stretches, forest.capacity());
             let cells: Vec<u32> = stretches
                 .iter()
                 .zip(trees.of_stretch)
@@ -142,8 +206,8 @@ impl Radix {
             let row = b.row(cells, cell);
             (trees.runs, b.load(row, 0, None))
         };
-        let loaded = Some((self.index.word, x));
-        self.forest.emit(b, segments, &runs, Some(tree), loaded)
+        let loaded = Some((index.word, x));
+        forest.emit(b, segments, &runs, Some(tree), loaded)
     }
 }
 
@@ -305,6 +369,11 @@ impl Stretch {
     fn len(&self) -> u32 {
         self.segments.end - self.segments.start
     }
+}
+
+/// The segments in the fullest cell.
+fn crowd(stretches: &[Stretch]) -> u32 {
+    stretches.iter().map(Stretch::len).max().unwrap_or(0)
 }
 
 /// Trees that cells share.
