@@ -297,7 +297,11 @@ impl Prepared {
             Structure::Pipapo4 => Self::Pipapo(Pipapo::prepare(input, GroupBits::Four)?),
             Structure::Pipapo8 => Self::Pipapo(Pipapo::prepare(input, GroupBits::Eight)?),
             Structure::Pipapo => Self::Pipapo(Pipapo::prepare(input, GroupBits::BySize)?),
-            Structure::Classes => Self::Classes(Classes::prepare(input, &input.rows)?),
+            Structure::Classes => {
+                let least = Classes::least_cost(input, &input.rows);
+                input.is_worth(input.machine.nanoseconds(&least))?;
+                Self::Classes(Classes::prepare(input, &input.rows)?)
+            }
             Structure::Linear => Self::Linear(Linear::prepare(input)?),
         })
     }
@@ -471,7 +475,45 @@ impl<'a> Search<'a> {
             };
             search.candidates.push(candidate);
         }
+        if narrower.is_none() {
+            search.consider_chosen();
+        }
         search
+    }
+
+    /// Gives `direct` a second look: it goes first, since it is the best where the bits in which rules differ are few, and last
+    /// with others, which take a search.
+    fn consider_chosen(&mut self) {
+        let is_dense = match &self.best {
+            Some((.., Prepared::Direct(direct))) => direct.is_dense(self.input),
+            _ => false,
+        };
+        let is_direct = |candidate: &Candidate| candidate.structure == Structure::Direct;
+        let Some(place) = self
+            .candidates
+            .iter()
+            .position(is_direct)
+            .filter(|_| !is_dense)
+        else {
+            return;
+        };
+        let chosen = self.consider_as(Structure::Direct, |input| {
+            Ok(Prepared::Direct(Box::new(Direct::prepare_chosen(input)?)))
+        });
+        let before = &mut self.candidates[place].estimate;
+        let placed = |estimate: &Result<Estimate, Refusal>| match estimate {
+            Err(Refusal::SharedClasses { placed, .. }) => *placed,
+            _ => usize::MAX,
+        };
+        let is_better = match (&*before, &chosen) {
+            (Ok(before), Ok(chosen)) => chosen.nanoseconds < before.nanoseconds,
+            (Ok(_), Err(_)) => false,
+            (Err(_), Ok(_)) => true,
+            (Err(_), Err(_)) => placed(&chosen) > placed(before),
+        };
+        if is_better {
+            *before = chosen;
+        }
     }
 
     /// The estimated time of a lookup in the best structure, in nanoseconds.
@@ -526,16 +568,27 @@ impl<'a> Search<'a> {
             };
             self.candidates[i].estimate = estimate;
         }
+        if refused != Structure::Direct {
+            self.consider_chosen();
+        }
     }
 
     /// Prepares a structure, unless it cannot be better than the best so far.
     fn consider(&mut self, structure: Structure) -> Result<Estimate, Refusal> {
+        self.consider_as(structure, |input| Prepared::new(structure, input))
+    }
+
+    fn consider_as(
+        &mut self,
+        structure: Structure,
+        prepare: impl FnOnce(&Input<'_>) -> Result<Prepared, Refusal>,
+    ) -> Result<Estimate, Refusal> {
         let least = self.nanoseconds();
         self.input.least.set(least.min(self.narrower));
         let machine = &self.input.machine;
         let at_least = machine.nanoseconds(&Prepared::floor(structure, self.input));
         self.input.is_worth(at_least)?;
-        let ready = Prepared::new(structure, self.input)?;
+        let ready = prepare(self.input)?;
         let cost = ready.cost(self.input);
         if cost.table_bytes > self.budget {
             return Err(Refusal::OverBudget {

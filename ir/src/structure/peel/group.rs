@@ -18,7 +18,7 @@ const MAX_COVERING: usize = 64;
 const MAX_SAMPLE: usize = 1 << 15;
 
 /// How a group is made.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Settings {
     /// How specific its rules are, see [`Ternaries::is_specific`].
     pub(super) levels: u32,
@@ -44,13 +44,15 @@ pub(super) struct Group {
 }
 
 impl Group {
-    /// The group of those `rules` that `settings` let in, with an index out of the bits of `word`.
+    /// The group of those `rules` that `settings` let in, with an index out of the bits of `word`: those that are `known` to be
+    /// the best, or what is chosen now.
     pub(super) fn new(
         input: &Input<'_>,
         ternaries: &Ternaries,
         rules: &[u32],
         word: &Index,
         settings: &Settings,
+        known: Option<u64>,
     ) -> Self {
         let is_let_in = |&rule: &u32| ternaries.is_specific(rule, settings.levels);
         let (rules, mut left_over): (Vec<u32>, Vec<u32>) =
@@ -60,14 +62,16 @@ impl Group {
             .map(|&rule| ternaries.gather(rule, word))
             .collect();
         let lanes = usize::from(input.machine.lanes);
-        let sample = every(&gathered, MAX_SAMPLE);
-        let aim = Aim {
-            capacity: (lanes * sample.len() / rules.len().max(1)).max(1),
-            max_bits: settings.max_bits,
-            max_wild: settings.max_wild,
-        };
-        let steps = select::choose(sample, all_bits(word), &aim);
-        let mask = steps.last().map_or(0, |step| step.mask);
+        let mask = known.unwrap_or_else(|| {
+            let sample = every(&gathered, MAX_SAMPLE);
+            let aim = Aim {
+                capacity: (lanes * sample.len() / rules.len().max(1)).max(1),
+                max_bits: settings.max_bits,
+                max_wild: settings.max_wild,
+            };
+            let steps = select::choose(sample, all_bits(word), &aim, &input.work).steps;
+            steps.last().map_or(0, |step| step.mask)
+        });
 
         let mut build = Build {
             input,
