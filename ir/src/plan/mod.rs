@@ -8,8 +8,9 @@
 //! Preparing may be dear, so structures that are quick to prepare go first, and one whose *floor*, what any program of it
 //! costs at least, is above the best estimate so far is not prepared at all. `peel` and `bucket`, the dearest, learn more while
 //! they search, and give up where the groups so far, and what is expected for the rules that these leave over, are no better
-//! than that estimate: then they are among the losers without one of their own. The search for the indexes of `bucket`
-//! draws on a budget of work; the others do a bounded number of steps for each rule. The decision, with the losers' estimates
+//! than that estimate: then they are among the losers without one of their own. `direct` goes first with the bits in which
+//! rules differ, which are quick to try, and last with others. The searches for indexes draw on a budget of work; the others
+//! do a bounded number of steps for each rule. The decision, with the losers' estimates
 //! and the reasons of those that cannot serve, is kept beside the program.
 //! Plans depend on the rules and the options alone, never on a clock or on chance: the same input gives the same program.
 
@@ -106,6 +107,7 @@ pub struct Decision {
     live_rules: usize,
     candidates: Vec<Candidate>,
     is_cut_short: bool,
+    work: u64,
     staged: Option<Box<str>>,
 }
 
@@ -209,6 +211,12 @@ impl Decision {
     #[must_use]
     pub fn is_cut_short(&self) -> bool {
         self.is_cut_short
+    }
+
+    /// The steps of work that planning took, each about what a loop over numbers takes for one of them.
+    #[must_use]
+    pub fn work(&self) -> u64 {
+        self.work
     }
 
     /// The table whose rows batches ask for ahead, if there is one: [`Program::staged`](crate::Program::staged).
@@ -543,6 +551,7 @@ impl<'a> Search<'a> {
                     live_rules: self.input.rows.len() + usize::from(self.input.default.is_some()),
                     candidates: std::mem::take(&mut self.candidates),
                     is_cut_short: !self.input.work.is_left(),
+                    work: self.input.work.spent(),
                     staged,
                 };
                 Ok(Some(Plan { program, decision }))

@@ -61,6 +61,8 @@ const MAX_JOINED: usize = 64 << 10;
 /// Most fields or products of fields: with more, the numbers of their classes would fill the registers until the first bit
 /// is found.
 const MAX_PRODUCTS: usize = 5;
+/// Units of work for finding a segment, apart from its row.
+const WORK_PER_SEGMENT: usize = 32;
 /// Most intervals that the values of a mask may be.
 const MAX_INTERVALS: u32 = 64;
 /// Most bytes of a field whose values may have an entry each.
@@ -307,6 +309,9 @@ impl Product {
             }
         }
         turns.sort_unstable();
+        input
+            .work
+            .spend(turns.len() * (WORK_PER_SEGMENT + shape.row_bytes() / 8));
         let mut turns = turns.into_iter().peekable();
         let mut row = vec![0u8; shape.row_bytes()];
         let mut known: HashMap<Vec<u8>, u32> = HashMap::new();

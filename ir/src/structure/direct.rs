@@ -383,6 +383,7 @@ impl<'a> Search<'a> {
         };
         let work = Work::new(CHOICE_WORK_PER_RULE * self.input.rows.len() as u64);
         let chosen = candidates.choose(&pieces, &aim, &work);
+        self.input.work.spend(work.spent() as usize);
         let bits = candidates.bits(&chosen.candidates);
         let depths = bits.len().saturating_sub(DEPTHS - 1)..=bits.len();
         // Rules are split once for all depths, but those behind the first that finds no room are not.
@@ -436,8 +437,10 @@ impl<'a> Search<'a> {
         fields: &[FieldId],
         decided: Option<(FieldId, Match)>,
     ) {
+        self.input.work.spend(self.input.rows.len());
         match painted {
             Ok(painted) => {
+                self.input.work.spend(painted.slots.len());
                 let compared = match decided {
                     Some(_) => Rc::new(Compared::new(self.input, decided)),
                     None => self.undecided(),

@@ -20,6 +20,8 @@ use crate::structure::lists::Lists;
 
 /// Most bits of an index.
 pub(crate) const MAX_INDEX_BITS: usize = 20;
+/// With more rules than this only one depth of an index is tried with little effort.
+const FEW_RULES: usize = 1 << 12;
 /// With more rules than this only one depth of an index is tried.
 const MANY_RULES: usize = 1 << 17;
 /// Copies of rules in all cells together, per rule and per cell, that are allowed.
@@ -166,12 +168,12 @@ fn rule_of<'a>(input: &'a Input<'_>, rule: u32) -> &'a Rule {
     input.rule(input.rows[rule as usize])
 }
 
-/// Depths of the index that are tried: more for few rules, only the deepest ones for many. A million rules take 5 s of
-/// planning with one depth, 15 s with three (2026-11-30).
+/// Depths of the index that are tried: only the deepest one for many rules. A million rules take 5 s of planning with one depth,
+/// 15 s with three (2026-11-30). Six gave no better estimate than three on any row of `build`, `shapes`, `hash` and `single`.
 fn depths(max: usize, effort: Effort, rules: usize) -> std::ops::RangeInclusive<usize> {
     let tried = match (effort, rules) {
-        (Effort::Best, _) | (_, 0..=4096) => 6,
-        (Effort::Balanced, 0..=MANY_RULES) => 3,
+        (Effort::Best, _) => 6,
+        (_, 0..=FEW_RULES) | (Effort::Balanced, 0..=MANY_RULES) => 3,
         (Effort::Balanced | Effort::Fast, _) => 1,
     };
     max.saturating_sub(tried - 1)..=max

@@ -14,8 +14,10 @@ use crate::structure::lists::Lists;
 const MAX_COPIES: usize = 8;
 /// Rules of a cell that are asked whether they cover another one.
 const MAX_COVERING: usize = 64;
+/// Units of work for a rule in a cell: it is placed, compared with others, and shares a leaf.
+const WORK_PER_COPY: usize = 32;
 /// Rules that bits are chosen by.
-const MAX_SAMPLE: usize = 1 << 15;
+const MAX_SAMPLE: usize = 1 << 12;
 
 /// How a group is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -147,6 +149,10 @@ impl Build<'_> {
                 copies -= 1 << wild;
             }
         }
+        let placed = MAX_COPIES * self.rules.len() - copies;
+        self.input
+            .work
+            .spend(WORK_PER_COPY * placed + (1 << mask.count_ones()));
         let members = 0..self.rules.len() as u32;
         let members = members.filter(|&member| !self.is_left_over[member as usize]);
         distribute(members, self.gathered, mask)
