@@ -8,8 +8,9 @@
 //! Preparing may be dear, so structures that are quick to prepare go first, and one whose *floor*, what any program of it
 //! costs at least, is above the best estimate so far is not prepared at all. `peel` and `bucket`, the dearest, learn more while
 //! they search, and give up where the groups so far, and what is expected for the rules that these leave over, are no better
-//! than that estimate: then they are among the losers without one of their own. The search for the indexes of `bucket`
-//! draws on a budget of work; the others do a bounded number of steps for each rule. The decision, with the losers' estimates
+//! than that estimate: then they are among the losers without one of their own. `direct` goes first with the bits in which
+//! rules differ, which are quick to try, and last with others. The searches for indexes draw on a budget of work; the others
+//! do a bounded number of steps for each rule. The decision, with the losers' estimates
 //! and the reasons of those that cannot serve, is kept beside the program.
 //! Plans depend on the rules and the options alone, never on a clock or on chance: the same input gives the same program.
 
@@ -106,6 +107,7 @@ pub struct Decision {
     live_rules: usize,
     candidates: Vec<Candidate>,
     is_cut_short: bool,
+    work: u64,
     staged: Option<Box<str>>,
 }
 
@@ -211,6 +213,12 @@ impl Decision {
         self.is_cut_short
     }
 
+    /// The steps of work that planning took, each about what a loop over numbers takes for one of them.
+    #[must_use]
+    pub fn work(&self) -> u64 {
+        self.work
+    }
+
     /// The table whose rows batches ask for ahead, if there is one: [`Program::staged`](crate::Program::staged).
     #[must_use]
     pub fn staged(&self) -> Option<&str> {
@@ -297,7 +305,11 @@ impl Prepared {
             Structure::Pipapo4 => Self::Pipapo(Pipapo::prepare(input, GroupBits::Four)?),
             Structure::Pipapo8 => Self::Pipapo(Pipapo::prepare(input, GroupBits::Eight)?),
             Structure::Pipapo => Self::Pipapo(Pipapo::prepare(input, GroupBits::BySize)?),
-            Structure::Classes => Self::Classes(Classes::prepare(input, &input.rows)?),
+            Structure::Classes => {
+                let least = Classes::least_cost(input, &input.rows);
+                input.is_worth(input.machine.nanoseconds(&least))?;
+                Self::Classes(Classes::prepare(input, &input.rows)?)
+            }
             Structure::Linear => Self::Linear(Linear::prepare(input)?),
         })
     }
@@ -471,7 +483,45 @@ impl<'a> Search<'a> {
             };
             search.candidates.push(candidate);
         }
+        if narrower.is_none() {
+            search.consider_chosen();
+        }
         search
+    }
+
+    /// Gives `direct` a second look: it goes first, since it is the best where the bits in which rules differ are few, and last
+    /// with others, which take a search.
+    fn consider_chosen(&mut self) {
+        let is_dense = match &self.best {
+            Some((.., Prepared::Direct(direct))) => direct.is_dense(self.input),
+            _ => false,
+        };
+        let is_direct = |candidate: &Candidate| candidate.structure == Structure::Direct;
+        let Some(place) = self
+            .candidates
+            .iter()
+            .position(is_direct)
+            .filter(|_| !is_dense)
+        else {
+            return;
+        };
+        let chosen = self.consider_as(Structure::Direct, |input| {
+            Ok(Prepared::Direct(Box::new(Direct::prepare_chosen(input)?)))
+        });
+        let before = &mut self.candidates[place].estimate;
+        let placed = |estimate: &Result<Estimate, Refusal>| match estimate {
+            Err(Refusal::SharedClasses { placed, .. }) => *placed,
+            _ => usize::MAX,
+        };
+        let is_better = match (&*before, &chosen) {
+            (Ok(before), Ok(chosen)) => chosen.nanoseconds < before.nanoseconds,
+            (Ok(_), Err(_)) => false,
+            (Err(_), Ok(_)) => true,
+            (Err(_), Err(_)) => placed(&chosen) > placed(before),
+        };
+        if is_better {
+            *before = chosen;
+        }
     }
 
     /// The estimated time of a lookup in the best structure, in nanoseconds.
@@ -501,6 +551,7 @@ impl<'a> Search<'a> {
                     live_rules: self.input.rows.len() + usize::from(self.input.default.is_some()),
                     candidates: std::mem::take(&mut self.candidates),
                     is_cut_short: !self.input.work.is_left(),
+                    work: self.input.work.spent(),
                     staged,
                 };
                 Ok(Some(Plan { program, decision }))
@@ -526,16 +577,27 @@ impl<'a> Search<'a> {
             };
             self.candidates[i].estimate = estimate;
         }
+        if refused != Structure::Direct {
+            self.consider_chosen();
+        }
     }
 
     /// Prepares a structure, unless it cannot be better than the best so far.
     fn consider(&mut self, structure: Structure) -> Result<Estimate, Refusal> {
+        self.consider_as(structure, |input| Prepared::new(structure, input))
+    }
+
+    fn consider_as(
+        &mut self,
+        structure: Structure,
+        prepare: impl FnOnce(&Input<'_>) -> Result<Prepared, Refusal>,
+    ) -> Result<Estimate, Refusal> {
         let least = self.nanoseconds();
         self.input.least.set(least.min(self.narrower));
         let machine = &self.input.machine;
         let at_least = machine.nanoseconds(&Prepared::floor(structure, self.input));
         self.input.is_worth(at_least)?;
-        let ready = Prepared::new(structure, self.input)?;
+        let ready = prepare(self.input)?;
         let cost = ready.cost(self.input);
         if cost.table_bytes > self.budget {
             return Err(Refusal::OverBudget {

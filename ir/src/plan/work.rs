@@ -1,8 +1,9 @@
 //! The work that planning may be, counted in steps and not by a clock, so that the same input always gives the same plan.
 //!
-//! A step is about what a loop over numbers takes for one of them: one or two nanoseconds. The search for the indexes of
-//! `bucket` spends before it looks, and makes do with what it has found where the budget is spent. Without one, rules that
-//! overlap in many fields would be copied, counted and compared for minutes.
+//! A step is about what a loop over numbers takes for one of them: one or two nanoseconds. Searches for indexes spend
+//! before they look, and make do with what they have found where the budget is spent; what is done once for each rule, or so
+//! often as a constant says, only spends. Without a budget, rules that overlap in many fields would be copied, counted and
+//! compared for minutes.
 
 use std::cell::Cell;
 
@@ -12,6 +13,7 @@ use super::Effort;
 #[derive(Clone, Debug)]
 pub(crate) struct Work {
     left: Cell<u64>,
+    spent: Cell<u64>,
 }
 
 impl Work {
@@ -19,6 +21,7 @@ impl Work {
     pub(crate) fn new(steps: u64) -> Self {
         Self {
             left: Cell::new(steps),
+            spent: Cell::new(0),
         }
     }
 
@@ -37,9 +40,16 @@ impl Work {
         self.left.get() > 0
     }
 
+    /// How many were taken.
+    pub(crate) fn spent(&self) -> u64 {
+        self.spent.get()
+    }
+
     /// Takes `steps` off the budget; `false` where it is spent.
     pub(crate) fn spend(&self, steps: usize) -> bool {
         let left = self.left.get();
+        self.spent
+            .set(self.spent.get().saturating_add(steps as u64));
         self.left.set(left.saturating_sub(steps as u64));
         left > steps as u64
     }

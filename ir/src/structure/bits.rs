@@ -22,16 +22,20 @@ mod pieces;
 mod tests;
 
 use crate::builder::ProgramBuilder;
-use crate::entity::ValueId;
+use crate::entity::{FieldId, ValueId};
 use crate::field::ByteOrder;
 use crate::key::KeyLayout;
 use crate::plan::{Pext, Work};
 use crate::program::BinaryOp;
+use crate::rule::Rule;
 use crate::structure::Cost;
 use crate::structure::windows::{Window, windows};
 
-pub(crate) use pieces::{Bit, COARSE, EXACT, FINE, Piece, field_pieces, pieces, put_bits};
-use pieces::{Bits, get};
+#[cfg(test)]
+use pieces::get;
+pub(crate) use pieces::{
+    Bit, COARSE, EXACT, FINE, Fineness, Piece, field_pieces, pieces, put_bits,
+};
 
 /// Bits that are looked at: those that tell most rules apart.
 const MAX_CANDIDATES: usize = 64;
@@ -65,17 +69,17 @@ pub(crate) struct Chosen {
 /// places in the key.
 pub(crate) struct Candidates {
     bits: Vec<Bit>,
-    bytes: Vec<CandidateByte>,
+    /// Field after field.
+    stretches: Vec<Stretch>,
 }
 
-/// Eight bits of [`Bits`] with one candidate or more.
-struct CandidateByte {
-    limb: usize,
-    shift: usize,
-    /// For each value of the eight bits, those that are candidates side by side.
-    gathered: [u8; 256],
+/// Candidates whose numbers follow each other, of one half of the sixteen bytes that a field may have.
+struct Stretch {
+    field: FieldId,
+    shift: u8,
+    gather: Gather,
     /// The number of the first of these candidates.
-    first: usize,
+    first: u8,
 }
 
 /// Bits that must have a value, out of at most 64: of a piece, those that are candidates, by number. Bits of `value` outside
@@ -113,33 +117,46 @@ impl Candidates {
                 value: piece.value[limb],
             })
         };
-        let mut placed: Vec<(usize, Bit)> = telling_bits(total.div_ceil(64), of_limb)
-            .into_iter()
-            .map(|bit| (place(layout, bit), bit))
+        Self::of(layout, &telling_bits(total.div_ceil(64), of_limb))
+    }
+
+    /// These bits, at most [`MAX_CANDIDATES`]. Bits of overlapping fields may be the same bit of the key, and count once.
+    pub(crate) fn of(layout: &KeyLayout, bits: &[Bit]) -> Self {
+        let mut located: Vec<(usize, FieldId, Bit)> = bits
+            .iter()
+            .map(|&bit| {
+                let (field, place) = locate(layout, bit);
+                (8 * layout.offset(field) + place, field, bit)
+            })
             .collect();
-        placed.sort_unstable();
-        // Bits of overlapping fields may be the same bit of the key.
-        placed.dedup_by_key(|&mut (place, _)| place);
-        let bits: Vec<Bit> = placed.into_iter().map(|(_, bit)| bit).collect();
+        located.sort_unstable();
+        located.dedup_by_key(|&mut (place, ..)| place);
+        let half = |&(place, field, _): &(usize, FieldId, Bit)| {
+            (field, (place - 8 * layout.offset(field)) / 64)
+        };
         let mut first = 0;
-        let bytes = bits
-            .chunk_by(|a, b| a / 8 == b / 8)
+        let mut stretches: Vec<Stretch> = located
+            .chunk_by(|a, b| half(a) == half(b))
             .map(|bits| {
-                let (byte, mask) = bits.iter().fold((0, 0u64), |(_, mask), &bit| {
-                    (usize::from(bit) / 8, mask | 1 << (bit % 8))
-                });
-                let gather = Gather::new(mask);
-                let start = first;
-                first += bits.len();
-                CandidateByte {
-                    limb: byte / 8,
-                    shift: byte % 8 * 8,
-                    gathered: std::array::from_fn(|value| gather.of(value as u64) as u8),
-                    first: start,
+                let (field, half) = half(&bits[0]);
+                let start = 8 * layout.offset(field) + 64 * half;
+                let mask = bits
+                    .iter()
+                    .fold(0, |mask, (place, ..)| mask | 1 << (place - start));
+                first += bits.len() as u8;
+                Stretch {
+                    field,
+                    shift: 64 * half as u8,
+                    gather: Gather::new(mask),
+                    first: first - bits.len() as u8,
                 }
             })
             .collect();
-        Self { bits, bytes }
+        stretches.sort_by_key(|stretch| stretch.field);
+        Self {
+            bits: located.into_iter().map(|(.., bit)| bit).collect(),
+            stretches,
+        }
     }
 
     /// The numbers of all.
@@ -155,18 +172,11 @@ impl Candidates {
             .collect()
     }
 
-    /// What a piece wants of the candidates.
-    pub(crate) fn reduce(&self, piece: &Piece) -> Ternary {
-        let gather = |bits: &Bits| {
-            self.bytes.iter().fold(0, |gathered, byte| {
-                let value = (bits[byte.limb] >> byte.shift) as u8;
-                gathered | u64::from(byte.gathered[usize::from(value)]) << byte.first
-            })
-        };
-        Ternary {
-            care: gather(&piece.care),
-            value: gather(&piece.value),
-        }
+    /// A bit for each of the candidates `bits`, by number.
+    pub(crate) fn mask(&self, bits: &[Bit]) -> u64 {
+        let numbers = self.bits.iter().zip(0..);
+        let chosen = numbers.filter(|(bit, _)| bits.contains(bit));
+        chosen.fold(0, |mask, (_, number)| mask | 1 << number)
     }
 
     /// Chooses bits one after the other, as far as the work allows.
@@ -247,6 +257,77 @@ impl Candidates {
             candidates: chosen,
             is_limited,
         }
+    }
+}
+
+/// Splits rules into pieces, of which it keeps the candidates alone: what differs in other bits becomes one, and fields without
+/// candidates are not split.
+pub(crate) struct Splitter<'a> {
+    layout: &'a KeyLayout,
+    candidates: &'a Candidates,
+    fineness: Fineness,
+    /// Of the rule at hand, and of one of its fields.
+    pieces: Vec<Ternary>,
+    parts: Vec<(u128, u128)>,
+}
+
+impl<'a> Splitter<'a> {
+    pub(crate) fn new(
+        layout: &'a KeyLayout,
+        candidates: &'a Candidates,
+        fineness: Fineness,
+    ) -> Self {
+        Self {
+            layout,
+            candidates,
+            fineness,
+            pieces: Vec::new(),
+            parts: Vec::new(),
+        }
+    }
+
+    /// The pieces of a rule whose matches are canonical, ascending: at least one.
+    pub(crate) fn split(&mut self, rule: &Rule) -> &[Ternary] {
+        self.pieces.clear();
+        self.pieces.push(Ternary::default());
+        let stretches = &self.candidates.stretches;
+        for stretches in stretches.chunk_by(|a, b| a.field == b.field) {
+            let id = stretches[0].field;
+            let field = self.layout.field(id);
+            let room = self.fineness.room(self.pieces.len());
+            field_pieces(field, &rule.matches[id.index()], room, &mut self.parts);
+            let in_key = |bits: u128| match field.byte_order() {
+                ByteOrder::Big => bits.swap_bytes() >> (128 - field.bits()),
+                ByteOrder::Little => bits,
+            };
+            let gather = |bits: u128| {
+                let bits = in_key(bits);
+                stretches.iter().fold(0, |gathered, stretch| {
+                    gathered | stretch.gather.of((bits >> stretch.shift) as u64) << stretch.first
+                })
+            };
+            let known = self.pieces.len();
+            for (i, &(care, value)) in self.parts.iter().enumerate().rev() {
+                let (care, value) = (gather(care), gather(value));
+                for at in 0..known {
+                    let piece = Ternary {
+                        care: self.pieces[at].care | care,
+                        value: self.pieces[at].value | value,
+                    };
+                    // The first part is the last one to be added, to the pieces themselves.
+                    if i == 0 {
+                        self.pieces[at] = piece;
+                    } else {
+                        self.pieces.push(piece);
+                    }
+                }
+            }
+        }
+        if self.pieces.len() > 1 {
+            self.pieces.sort_unstable();
+            self.pieces.dedup();
+        }
+        &self.pieces
     }
 }
 
@@ -452,6 +533,7 @@ impl Index {
         &self.order
     }
 
+    #[cfg(test)]
     /// The cells of a piece: a number of the index, and bits of it that may be anything.
     pub(crate) fn cells(&self, piece: &Piece) -> (u32, u32) {
         self.order
@@ -526,6 +608,12 @@ fn gather_runs(b: &mut ProgramBuilder, x: ValueId, mask: u64) -> ValueId {
 
 /// Where a bit lies in the key: 8 times the byte, plus the bit in the byte.
 fn place(layout: &KeyLayout, bit: Bit) -> usize {
+    let (field, place) = locate(layout, bit);
+    8 * layout.offset(field) + place
+}
+
+/// The field of a bit, and its place in the bytes of the field in the key.
+fn locate(layout: &KeyLayout, bit: Bit) -> (FieldId, usize) {
     let mut base = 0;
     for id in layout.field_ids() {
         let field = layout.field(id);
@@ -535,10 +623,10 @@ fn place(layout: &KeyLayout, bit: Bit) -> usize {
                 ByteOrder::Big => usize::from(field.bytes()) - 1 - in_field / 8,
                 ByteOrder::Little => in_field / 8,
             };
-            return 8 * (layout.offset(id) + byte) + in_field % 8;
+            return (id, 8 * byte + in_field % 8);
         }
         base += usize::from(field.bits());
     }
     // Candidates are bits of the layout's fields only.
-    0
+    (FieldId::new(0), 0)
 }

@@ -31,7 +31,7 @@ use crate::program::{BinaryOp, Column, Program};
 use crate::rule::Rule;
 use crate::structure::bits::Index;
 use crate::structure::compare::{Comparison, LaneRules, Splats, result_column};
-use crate::structure::group::{Assignment, for_each_assignment};
+use crate::structure::group::{Assignment, Outline, for_each_assignment};
 use crate::structure::inline::{self, Inline};
 use crate::structure::linear::Blocks;
 use crate::structure::sieve::{self, Sieve, Sieved};
@@ -55,6 +55,14 @@ const SMALL_TABLES: usize = 32 << 10;
 const LEAST_SIEVED_BYTES: usize = 16;
 /// Rules by which it is told what a sieve takes at least.
 const SIEVE_SAMPLE: usize = 64;
+
+/// What it costs that cells share buckets.
+const SHARED: Cost = Cost {
+    instructions: 3.0,
+    dependent_loads: 1.0,
+    lines: 1.0,
+    table_bytes: 0,
+};
 
 /// Rules in one or more groups, and a rest.
 pub(crate) struct Bucket {
@@ -283,33 +291,38 @@ impl Group {
         // The quickest of those that are no better than another structure.
         let beaten = Cell::new(f64::INFINITY);
         let mut best: Option<Self> = None;
-        let is_hopeless = |index: &Index, capacity: u32, left_over: usize| {
-            let further = further_nanoseconds(input, left_over);
-            let kept = rules.len() - left_over;
-            let mut cost = Self::compare_cost(machine, &comparison, index, capacity);
-            cost.table_bytes = least_bytes * kept;
-            if machine.nanoseconds(&cost) + further > least.get() {
-                return true;
+        let at_least = |outline: &Outline<'_>| {
+            let further = further_nanoseconds(input, outline.left_over);
+            let kept = rules.len() - outline.left_over;
+            let cost = Self::least_cost(machine, &comparison, least_bytes, kept, outline);
+            let lanes = machine.nanoseconds(&cost) + further;
+            if lanes > least.get() {
+                return None;
             }
             // A sieve may yet make it cheaper.
-            let mut sieved = index.cost(machine.pext) + least_sieved;
+            let mut sieved = outline.index.cost(machine.pext) + least_sieved;
             sieved.table_bytes = LEAST_SIEVED_BYTES * kept;
             let at_least = machine.nanoseconds(&(before + machine.cheaper(cost, sieved))) + further;
-            let is_beaten = input.is_worth(at_least).is_err();
-            if is_beaten {
+            if input.is_worth(at_least).is_err() {
                 beaten.set(beaten.get().min(at_least));
+                return None;
             }
-            is_beaten
+            Some(lanes)
         };
         let no_index = Index::new(input.layout(), &[]);
+        let whole = |&capacity: &u32| Outline {
+            index: &no_index,
+            capacity,
+            left_over: 0,
+        };
         if capacities
             .iter()
-            .all(|&capacity| is_hopeless(&no_index, capacity, 0))
+            .all(|capacity| at_least(&whole(capacity)).is_none())
         {
             let at_least = beaten.get();
             return Err(Refusal::Slower { at_least });
         }
-        for_each_assignment(input, rules, &capacities, is_hopeless, |assignment| {
+        for_each_assignment(input, rules, &capacities, at_least, |assignment| {
             let group = Self::new(machine, Tests::Lanes(comparison.clone()), assignment);
             let cost = machine.nanoseconds(&group.cost(&group.tests, machine))
                 + further_nanoseconds(input, group.assignment.left_over.len());
@@ -443,6 +456,31 @@ impl Group {
         index.cost(machine.pext) + comparison.key_cost(blocks) + compare
     }
 
+    /// What a group of `kept` rules, `rule_bytes` each or more, with a bucket for each cell or for each list of rules, costs at
+    /// least.
+    fn least_cost(
+        machine: &Machine,
+        comparison: &Comparison,
+        rule_bytes: usize,
+        kept: usize,
+        outline: &Outline<'_>,
+    ) -> Cost {
+        let Outline {
+            index, capacity, ..
+        } = *outline;
+        let compare = Self::compare_cost(machine, comparison, index, capacity);
+        let (cells, rules) = (1 << index.bits(), kept * rule_bytes);
+        let direct = Cost {
+            table_bytes: (cells * rule_bytes * capacity as usize).max(rules),
+            ..Cost::default()
+        };
+        let shared = Cost {
+            table_bytes: 4 * cells + rules,
+            ..SHARED
+        };
+        machine.cheaper(compare + direct, compare + shared)
+    }
+
     /// Bytes of the tables for what the lanes compare.
     fn table_bytes(&self, tests: &Tests) -> usize {
         let Assignment {
@@ -471,12 +509,7 @@ impl Group {
         let lookup = if self.is_direct {
             tables
         } else {
-            Cost {
-                instructions: 3.0,
-                dependent_loads: 1.0,
-                lines: 1.0,
-                ..tables
-            }
+            SHARED + tables
         };
         let verify = match tests {
             Tests::Lanes(_) => Cost::default(),

@@ -47,7 +47,7 @@ use crate::rule::Match;
 use crate::structure::bit_rows::{BitRows, MAX_BLOCK, MAX_NARROW, Selector, Shape};
 use crate::structure::radix::Radix;
 use crate::structure::segments::Segments;
-use crate::structure::tree::Tree;
+use crate::structure::tree::{self, Tree};
 use crate::structure::{Cost, Input, Refusal, empty};
 use crate::table::flat;
 
@@ -61,6 +61,8 @@ const MAX_JOINED: usize = 64 << 10;
 /// Most fields or products of fields: with more, the numbers of their classes would fill the registers until the first bit
 /// is found.
 const MAX_PRODUCTS: usize = 5;
+/// Units of work for finding a segment, apart from its row.
+const WORK_PER_SEGMENT: usize = 32;
 /// Most intervals that the values of a mask may be.
 const MAX_INTERVALS: u32 = 64;
 /// Most bytes of a field whose values may have an entry each.
@@ -70,6 +72,14 @@ const MAX_FLAT_BYTES: u8 = 2;
 const FIXED: Cost = Cost {
     instructions: 12.0,
     dependent_loads: 3.0,
+    lines: 1.0,
+    table_bytes: 0,
+};
+
+/// The class of a value in a table of all values.
+const FLAT: Cost = Cost {
+    instructions: 3.0,
+    dependent_loads: 1.0,
     lines: 1.0,
     table_bytes: 0,
 };
@@ -112,12 +122,14 @@ impl Classes {
                 max: MAX_RULES,
             });
         }
-        let bits = rows.len() as u64;
-        let shape = if bits <= MAX_NARROW {
-            Shape::narrow(bits)
-        } else {
-            Shape::blocks(bits, input.machine.lanes, MAX_BLOCK)
-        };
+        let least = Self::least_cost(input, rows);
+        if least.table_bytes > MAX_BYTES {
+            return Err(Refusal::OverBudget {
+                bytes: least.table_bytes,
+                budget: MAX_BYTES,
+            });
+        }
+        let shape = shape(input, rows);
         let mut products: Vec<Product> = Vec::new();
         for id in input.layout().field_ids() {
             let mut conditions = rows.iter().map(|&row| &input.rule(row).matches[id.index()]);
@@ -127,11 +139,7 @@ impl Classes {
             }
         }
         products.sort_by_key(|product| product.bits.len());
-        // Where rows are scalars, there is nothing to gain.
-        let max_joined = match shape {
-            Shape::Narrow { .. } => 0,
-            Shape::Blocks { .. } => MAX_JOINED,
-        };
+        let max_joined = max_joined(shape);
         let mut joined: Vec<Product> = Vec::new();
         for product in products {
             match joined.pop() {
@@ -159,6 +167,40 @@ impl Classes {
         let vectors = input.rows.len() as f64 / (32.0 * f64::from(input.machine.lanes));
         Cost {
             instructions: FIXED.instructions + 6.0 * vectors,
+            ..FIXED
+        }
+    }
+
+    /// The same for the rules of these rows, told from their matches: no two of the lowest values that rules want of a field are
+    /// in one class, since a rule does not want what is below its own.
+    pub(crate) fn least_cost(input: &Input<'_>, rows: &[u32]) -> Cost {
+        let shape = shape(input, rows);
+        let most_joined = max_joined(shape) / shape.row_bytes();
+        // Two fields with more classes than that are not joined.
+        let (mut apart, mut searches, mut bytes) = (0, 0.0, 0);
+        let mut lowers: Vec<u128> = Vec::with_capacity(rows.len());
+        for id in input.layout().field_ids() {
+            let field = input.layout().field(id);
+            let conditions = rows.iter().map(|&row| &input.rule(row).matches[id.index()]);
+            if conditions.clone().all(|found| *found == Match::Any) {
+                continue;
+            }
+            lowers.clear();
+            lowers.extend(conditions.map(|found| found.lower(field)));
+            lowers.sort_unstable();
+            lowers.dedup();
+            apart += usize::from(lowers.len() * lowers.len() > most_joined);
+            bytes += shape.row_bytes() * lowers.len();
+            searches += match field.bytes() {
+                ..=MAX_FLAT_BYTES => FLAT.instructions,
+                _ => tree::FLOOR.instructions,
+            };
+        }
+        let rows = shape.cost(apart.max(1), 1.0);
+        Cost {
+            instructions: FIXED.instructions + searches + rows.instructions,
+            lines: FIXED.lines + rows.lines,
+            table_bytes: bytes,
             ..FIXED
         }
     }
@@ -223,6 +265,24 @@ impl Classes {
     }
 }
 
+/// How the rows of bits of the rules of `rows` look.
+fn shape(input: &Input<'_>, rows: &[u32]) -> Shape {
+    let bits = rows.len() as u64;
+    if bits <= MAX_NARROW {
+        Shape::narrow(bits)
+    } else {
+        Shape::blocks(bits, input.machine.lanes, MAX_BLOCK)
+    }
+}
+
+/// Most bytes of rows of a product of fields. Where rows are scalars, there is nothing to gain.
+fn max_joined(shape: Shape) -> usize {
+    match shape {
+        Shape::Narrow { .. } => 0,
+        Shape::Blocks { .. } => MAX_JOINED,
+    }
+}
+
 impl Product {
     /// The classes of a field of the rules of `rows`, where other fields have `used` bytes of rows.
     fn of_field(
@@ -249,6 +309,9 @@ impl Product {
             }
         }
         turns.sort_unstable();
+        input
+            .work
+            .spend(turns.len() * (WORK_PER_SEGMENT + shape.row_bytes() / 8));
         let mut turns = turns.into_iter().peekable();
         let mut row = vec![0u8; shape.row_bytes()];
         let mut known: HashMap<Vec<u8>, u32> = HashMap::new();
@@ -386,10 +449,8 @@ impl Search {
                 let values = input.layout().field(segments.field()).max() as usize + 1;
                 let classes = segments.rows().iter().max().map_or(0, |&most| most + 1);
                 Cost {
-                    instructions: 3.0,
-                    dependent_loads: 1.0,
-                    lines: 1.0,
                     table_bytes: values * if classes <= 0x100 { 1 } else { 2 },
+                    ..FLAT
                 }
             }
             Self::Radix(radix) => radix.cost(),

@@ -32,8 +32,9 @@ use crate::plan::{Effort, Work};
 use crate::program::{BinaryOp, MISS, Program, Table};
 use crate::rule::{Match, Rule};
 use crate::structure::bits::{
-    self, Aim, Bit, COARSE, Candidates, EXACT, Gather, Index, Piece, Ternary, subsets,
+    self, Aim, Bit, COARSE, Candidates, EXACT, Gather, Index, Splitter, Ternary, subsets,
 };
+use crate::structure::lists::Lists;
 use crate::structure::rule_rows::RuleRows;
 use crate::structure::scalar::ScalarComparison;
 use crate::structure::{Cost, Input, Refusal, empty};
@@ -59,8 +60,8 @@ const DEPTHS: usize = 6;
 /// Units of work for choosing an index, for each rule. Where rules are copied so often that this is not enough, a class would
 /// have too many of them.
 const CHOICE_WORK_PER_RULE: u64 = 1000;
-/// No rule, in a list of rules.
-const NONE: u32 = u32::MAX;
+/// No rule, in a list of slots; rule r is r + 1.
+const FREE: u32 = 0;
 
 /// An index, the rules of its classes, and what is compared of them.
 pub(crate) struct Direct {
@@ -102,39 +103,31 @@ impl Compared {
 }
 
 impl Direct {
+    /// With the bits in which rules differ as its index.
     pub(crate) fn prepare(input: &Input<'_>) -> Result<Self, Refusal> {
-        let mut search = Search {
-            input,
-            best: None,
-            undecided: None,
-            most_placed: (0, String::new()),
-        };
+        let mut search = Search::new(input);
         search.differing_bits();
-        let is_dense = search.best.as_ref().is_some_and(|(_, direct)| {
-            direct.class_rules == 1
-                && direct.cells.len() <= DENSE_CELLS_PER_RULE * input.rows.len().max(1)
-        });
-        if !is_dense {
-            search.chosen_bits();
-        }
-        let (placed, fields) = search.most_placed;
-        match search.best {
-            Some((_, direct)) => Ok(direct),
-            None => Err(Refusal::SharedClasses {
-                max: MAX_CLASS_RULES,
-                fields: fields.into(),
-                placed,
-                rules: input.rows.len(),
-            }),
-        }
+        search.found()
+    }
+
+    /// With an index of the bits that tell most rules apart: a search that is worth it where nothing quick was found before.
+    pub(crate) fn prepare_chosen(input: &Input<'_>) -> Result<Self, Refusal> {
+        let mut search = Search::new(input);
+        search.chosen_bits();
+        search.found()
+    }
+
+    /// Whether a search for a smaller index is not worth it.
+    pub(crate) fn is_dense(&self, input: &Input<'_>) -> bool {
+        self.class_rules == 1 && self.cells.len() <= DENSE_CELLS_PER_RULE * input.rows.len().max(1)
     }
 
     /// `None` where a row would have too many columns.
     fn new(input: &Input<'_>, painted: Painted, compared: Rc<Compared>) -> Option<Self> {
-        let Painted { index, slots } = painted;
-        let lists = slots.chunks(MAX_CLASS_RULES).map(|list| {
-            let len = list.iter().position(|&rule| rule == NONE);
-            &list[..len.unwrap_or(MAX_CLASS_RULES)]
+        let Painted { index, slots, room } = painted;
+        let lists = slots.chunks(room).map(|list| {
+            let len = list.iter().position(|&slot| slot == FREE);
+            &list[..len.unwrap_or(room)]
         });
         let (cells, classes) = classes(lists);
         let mut direct = Self {
@@ -237,18 +230,18 @@ impl Direct {
     }
 }
 
-/// Gives equal lists of rules the same class: the class of each list, and the rules of each class.
-fn classes<'a>(lists: impl Iterator<Item = &'a [u32]>) -> (Vec<u32>, Vec<Box<[u32]>>) {
+/// Gives equal lists of slots the same class: the class of each list, and the rules of each class.
+fn classes<'a>(slots: impl Iterator<Item = &'a [u32]>) -> (Vec<u32>, Vec<Box<[u32]>>) {
     let mut known: HashMap<&[u32], u32> = HashMap::new();
     let mut classes: Vec<Box<[u32]>> = Vec::new();
     let mut cells: Vec<u32> = Vec::new();
     let mut before: Option<(&[u32], u32)> = None;
-    for list in lists {
+    for list in slots {
         // Neighbours share their rules most often.
         let class = match before {
             Some((same, class)) if same == list => class,
             _ => *known.entry(list).or_insert_with(|| {
-                classes.push(list.into());
+                classes.push(list.iter().map(|slot| slot - 1).collect());
                 classes.len() as u32 - 1
             }),
         };
@@ -266,9 +259,71 @@ struct Search<'a> {
     undecided: Option<Rc<Compared>>,
     /// Most rules that an index that failed held, and its fields.
     most_placed: (usize, String),
+    /// The least of what was no better than another structure, in nanoseconds.
+    beaten: f64,
 }
 
-impl Search<'_> {
+impl<'a> Search<'a> {
+    fn new(input: &'a Input<'a>) -> Self {
+        Self {
+            input,
+            best: None,
+            undecided: None,
+            most_placed: (0, String::new()),
+            beaten: f64::INFINITY,
+        }
+    }
+
+    fn found(self) -> Result<Direct, Refusal> {
+        let (placed, fields) = self.most_placed;
+        match self.best {
+            Some((_, direct)) => Ok(direct),
+            None if self.beaten.is_finite() => Err(Refusal::Slower {
+                at_least: self.beaten,
+            }),
+            None => Err(Refusal::SharedClasses {
+                max: MAX_CLASS_RULES,
+                fields: fields.into(),
+                placed,
+                rules: self.input.rows.len(),
+            }),
+        }
+    }
+
+    /// Most rules of a class with which an index may yet be the best, where it decides no field.
+    fn room(&mut self, index: &Index) -> usize {
+        let input = self.input;
+        let compared = self.undecided();
+        let at_least = |rules: usize| {
+            let rows = RuleRows {
+                comparison: &compared.comparison,
+                rules,
+                is_numbered: true,
+            };
+            input
+                .machine
+                .nanoseconds(&(index.cost(input.machine.pext) + rows.cost(0)))
+        };
+        let best = self.best.as_ref().map_or(f64::INFINITY, |best| best.0);
+        for rules in 1..=MAX_CLASS_RULES {
+            let at_least = at_least(rules);
+            if input.is_worth(at_least).is_err() {
+                self.beaten = self.beaten.min(at_least);
+                return rules - 1;
+            }
+            if at_least >= best {
+                return rules - 1;
+            }
+        }
+        MAX_CLASS_RULES
+    }
+
+    /// All that rules want, to be compared.
+    fn undecided(&mut self) -> Rc<Compared> {
+        let new = || Rc::new(Compared::new(self.input, None));
+        self.undecided.get_or_insert_with(new).clone()
+    }
+
     /// Most bits of an index with so many to spare.
     fn max_bits(&self, spare: usize) -> usize {
         let enough = self.input.rows.len().max(1).ilog2() as usize + spare;
@@ -302,7 +357,7 @@ impl Search<'_> {
     fn chosen_bits(&mut self) {
         let most = match self.input.effort {
             Effort::Fast => 1 << 8,
-            Effort::Balanced => 1 << 11,
+            Effort::Balanced => 1 << 9,
             Effort::Best => 1 << 14,
         };
         // A sample would hide which rules share a class.
@@ -315,10 +370,11 @@ impl Search<'_> {
             bits::pieces(layout, self.input.rule(row), COARSE, &mut pieces);
         }
         let candidates = Candidates::new(layout, &pieces);
-        let pieces: Vec<Ternary> = pieces
-            .iter()
-            .map(|piece| candidates.reduce(piece))
-            .collect();
+        let mut splitter = Splitter::new(layout, &candidates, COARSE);
+        let mut pieces: Vec<Ternary> = Vec::with_capacity(pieces.len());
+        for &row in &self.input.rows {
+            pieces.extend_from_slice(splitter.split(self.input.rule(row)));
+        }
         let aim = Aim {
             max_bits: self.max_bits(SPARE_INDEX_BITS),
             capacity: 1.0,
@@ -327,50 +383,51 @@ impl Search<'_> {
         };
         let work = Work::new(CHOICE_WORK_PER_RULE * self.input.rows.len() as u64);
         let chosen = candidates.choose(&pieces, &aim, &work);
+        self.input.work.spend(work.spent() as usize);
         let bits = candidates.bits(&chosen.candidates);
         let depths = bits.len().saturating_sub(DEPTHS - 1)..=bits.len();
         // Rules are split once for all depths, but those behind the first that finds no room are not.
-        let fields = fields_of(layout, &bits);
-        let mut rules: Vec<Vec<Ternary>> = Vec::new();
-        let mut pieces = Vec::new();
-        for depth in depths {
-            let chosen = &chosen.candidates[..depth];
-            let gather = Gather::new(chosen.iter().fold(0, |mask, bit| mask | 1 << bit));
-            let cells = self.input.rows.iter().enumerate().map(|(rule, &row)| {
+        let all = Candidates::of(layout, &bits);
+        let mut splitter = Splitter::new(layout, &all, EXACT);
+        let mut rules = Lists::default();
+        // The deepest index has the smallest classes.
+        for depth in depths.rev() {
+            let bits = &bits[..depth];
+            let index = Index::new(layout, bits);
+            let room = self.room(&index);
+            if room == 0 {
+                continue;
+            }
+            let gather = Gather::new(all.mask(bits));
+            let painted = Painted::new(index, room, self.input.rows.len(), |rule, cells| {
                 if rule == rules.len() {
-                    exact_pieces(self.input, row, &fields, &mut pieces);
-                    rules.push(
-                        pieces
-                            .iter()
-                            .map(|piece| candidates.reduce(piece))
-                            .collect(),
-                    );
+                    let row = self.input.rows[rule];
+                    rules.push(splitter.split(self.input.rule(row)).iter().copied());
                 }
                 let cell = |piece: &Ternary| {
                     let (value, wild) = (gather.of(piece.value), gather.of(!piece.care));
                     (value as u32, wild as u32)
                 };
-                rules[rule].iter().map(cell).collect()
+                cells.extend(rules.get(rule).iter().map(cell));
             });
-            let index = Index::new(layout, &bits[..depth]);
-            let painted = Painted::new(index, self.input.rows.len(), cells);
-            let fields = fields_of(layout, &bits[..depth]);
-            self.consider_painted(painted, &fields, None);
+            self.consider_painted(painted, &fields_of(layout, bits), None);
         }
     }
 
     /// Tries an index; `decided` is the field that it decides, and what all rules share there.
     fn consider(&mut self, bits: &[Bit], decided: Option<(FieldId, Match)>) {
         let layout = self.input.layout();
-        let fields = fields_of(layout, bits);
         let index = Index::new(layout, bits);
-        let mut pieces = Vec::new();
-        let cells = self.input.rows.iter().map(|&row| {
-            exact_pieces(self.input, row, &fields, &mut pieces);
-            pieces.iter().map(|piece| index.cells(piece)).collect()
+        let all = Candidates::of(layout, bits);
+        let mut splitter = Splitter::new(layout, &all, EXACT);
+        let wild = (1 << index.bits()) - 1;
+        let rows = &self.input.rows;
+        let painted = Painted::new(index, MAX_CLASS_RULES, rows.len(), |rule, cells| {
+            let pieces = splitter.split(self.input.rule(rows[rule]));
+            let cell = |piece: &Ternary| (piece.value as u32, !piece.care as u32 & wild);
+            cells.extend(pieces.iter().map(cell));
         });
-        let painted = Painted::new(index.clone(), self.input.rows.len(), cells);
-        self.consider_painted(painted, &fields, decided);
+        self.consider_painted(painted, &fields_of(layout, bits), decided);
     }
 
     /// Takes what was painted, if it is cheaper than what was painted before, or remembers that an index of `fields` failed.
@@ -380,14 +437,13 @@ impl Search<'_> {
         fields: &[FieldId],
         decided: Option<(FieldId, Match)>,
     ) {
+        self.input.work.spend(self.input.rows.len());
         match painted {
             Ok(painted) => {
+                self.input.work.spend(painted.slots.len());
                 let compared = match decided {
                     Some(_) => Rc::new(Compared::new(self.input, decided)),
-                    None => {
-                        let new = || Rc::new(Compared::new(self.input, None));
-                        self.undecided.get_or_insert_with(new).clone()
-                    }
+                    None => self.undecided(),
                 };
                 if let Some(direct) = Direct::new(self.input, painted, compared) {
                     let cost = self.input.machine.nanoseconds(&direct.cost(self.input));
@@ -396,7 +452,7 @@ impl Search<'_> {
                     }
                 }
             }
-            Err(placed) if placed >= self.most_placed.0 => {
+            Err(placed) if placed > self.most_placed.0 || self.most_placed.1.is_empty() => {
                 let layout = self.input.layout();
                 let names: Vec<&str> = fields.iter().map(|&id| layout.field(id).name()).collect();
                 self.most_placed = (placed, names.join(", "));
@@ -404,17 +460,6 @@ impl Search<'_> {
             Err(_) => {}
         }
     }
-}
-
-/// Sets `pieces` to those of the rule of a row, in `fields` alone: so these can be split finely.
-fn exact_pieces(input: &Input<'_>, row: u32, fields: &[FieldId], pieces: &mut Vec<Piece>) {
-    let layout = input.layout();
-    let mut asked = Rule::new(layout.fields().iter().map(|_| Match::Any));
-    for id in fields {
-        asked.matches[id.index()] = input.rule(row).matches[id.index()];
-    }
-    pieces.clear();
-    bits::pieces(layout, &asked, EXACT, pieces);
 }
 
 /// The fields that `bits` are of.
@@ -472,37 +517,43 @@ fn reduce(input: &Input<'_>, id: FieldId) -> (Vec<Bit>, Match) {
 /// The rules that each value of an index leaves.
 struct Painted {
     index: Index,
-    /// For each value [`MAX_CLASS_RULES`] positions in `Input::rows`, the strongest first, then [`NONE`].
+    /// For each value so many slots: rules by position in `Input::rows`, the strongest first, then [`FREE`].
     slots: Vec<u32>,
+    room: usize,
 }
 
 impl Painted {
-    /// Gives every rule to the values that keys which it matches have: `cells` yields for each rule the values, as fixed and
-    /// wild bits. Fails with the number of rules before the first that finds no room, or that there is no time for: rules
-    /// that are wild in many bits have many pieces in common.
+    /// Gives every rule to the values that keys which it matches have: `put_cells` adds those of a rule, as fixed and wild
+    /// bits. Fails with the number of rules before the first that finds no room, or that there is no time for: rules that
+    /// are wild in many bits have many pieces in common.
     fn new(
         index: Index,
+        room: usize,
         rules: usize,
-        cells: impl Iterator<Item = Vec<(u32, u32)>>,
+        mut put_cells: impl FnMut(usize, &mut Vec<(u32, u32)>),
     ) -> Result<Self, usize> {
-        let mut slots = vec![NONE; MAX_CLASS_RULES << index.bits()];
-        let mut steps_left = 4 * (slots.len() + rules);
-        for (rule, mut own) in cells.enumerate() {
+        let mut slots = vec![FREE; room << index.bits()];
+        let mut steps_left = 4 * ((MAX_CLASS_RULES << index.bits()) + rules);
+        let mut own: Vec<(u32, u32)> = Vec::new();
+        for rule in 0..rules {
+            own.clear();
+            put_cells(rule, &mut own);
             own.sort_unstable();
             own.dedup();
-            for (fixed, wild) in own {
+            for &(fixed, wild) in &own {
                 for subset in subsets(wild.into()) {
-                    let start = (fixed | subset as u32) as usize * MAX_CLASS_RULES;
-                    let list = &mut slots[start..start + MAX_CLASS_RULES];
-                    let is_mine = |&slot: &u32| slot == NONE || slot == rule as u32;
+                    let start = (fixed | subset as u32) as usize * room;
+                    let list = &mut slots[start..start + room];
+                    let mine = rule as u32 + 1;
+                    let is_mine = |&slot: &u32| slot == FREE || slot == mine;
                     match list.iter().position(is_mine) {
-                        Some(place) if steps_left > 0 => list[place] = rule as u32,
+                        Some(place) if steps_left > 0 => list[place] = mine,
                         _ => return Err(rule),
                     }
                     steps_left -= 1;
                 }
             }
         }
-        Ok(Self { index, slots })
+        Ok(Self { index, slots, room })
     }
 }

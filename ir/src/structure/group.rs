@@ -14,12 +14,14 @@ use crate::plan::{Effort, Work};
 use crate::rule::Rule;
 use crate::structure::Input;
 use crate::structure::bits::{
-    self, Aim, COARSE, Candidates, FINE, Gather, Index, Ternary, subsets,
+    self, Aim, COARSE, Candidates, FINE, Gather, Index, Splitter, Ternary, subsets,
 };
 use crate::structure::lists::Lists;
 
 /// Most bits of an index.
 pub(crate) const MAX_INDEX_BITS: usize = 20;
+/// With more rules than this only one depth of an index is tried with little effort.
+const FEW_RULES: usize = 1 << 12;
 /// With more rules than this only one depth of an index is tried.
 const MANY_RULES: usize = 1 << 17;
 /// Copies of rules in all cells together, per rule and per cell, that are allowed.
@@ -63,33 +65,46 @@ const WORK_PER_PIECE: usize = 16;
 /// Units of work for splitting an interval: a search for the finest pieces that are few enough.
 const WORK_PER_INTERVAL: usize = 128;
 
+/// An assignment as far as it is known before its buckets are.
+pub(crate) struct Outline<'a> {
+    pub(crate) index: &'a Index,
+    pub(crate) capacity: u32,
+    /// Rules that are left over at least.
+    pub(crate) left_over: usize,
+}
+
 /// Calls `try_one` with each assignment that is worth a look: several choices of bits, depths of the index, and capacities
-/// out of `capacities`; as many as the work allows. `is_hopeless` says of an index, a capacity and a number of rules that are
-/// left over at least that nothing can come of them.
+/// out of `capacities`; as many as the work allows. `at_least` says of an outline what any group of it would cost, or `None`
+/// where nothing can come of it; those that may cost least are tried first.
 pub(crate) fn for_each_assignment(
     input: &Input<'_>,
     rules: &[u32],
     capacities: &[u32],
-    is_hopeless: impl Fn(&Index, u32, usize) -> bool,
+    at_least: impl Fn(&Outline<'_>) -> Option<f64>,
     mut try_one: impl FnMut(Assignment),
 ) {
     let layout = input.layout();
     let sample = match input.effort {
-        Effort::Fast => 1 << 11,
-        Effort::Balanced => 1 << 13,
+        Effort::Fast => 1 << 9,
+        Effort::Balanced => 1 << 10,
         Effort::Best => 1 << 16,
     };
     // Every n-th rule, so that all parts of the list are heard.
     let step = rules.len().div_ceil(sample).max(1);
-    let mut sample = Vec::new();
-    for &rule in rules.iter().step_by(step) {
-        bits::pieces(layout, rule_of(input, rule), COARSE, &mut sample);
+    let sample = || {
+        let sample = rules.iter().step_by(step);
+        sample.map(|&rule| rule_of(input, rule))
+    };
+    let mut pieces = Vec::new();
+    for rule in sample() {
+        bits::pieces(layout, rule, COARSE, &mut pieces);
     }
-    let candidates = Candidates::new(layout, &sample);
-    let sample: Vec<Ternary> = sample
-        .iter()
-        .map(|piece| candidates.reduce(piece))
-        .collect();
+    let candidates = Candidates::new(layout, &pieces);
+    let mut splitter = Splitter::new(layout, &candidates, COARSE);
+    let mut coarse: Vec<Ternary> = Vec::with_capacity(pieces.len());
+    for rule in sample() {
+        coarse.extend_from_slice(splitter.split(rule));
+    }
     let Some(reduced) = reduce(input, rules, &candidates) else {
         return;
     };
@@ -101,7 +116,7 @@ pub(crate) fn for_each_assignment(
             capacity: f64::from(smallest) / step as f64,
             max_wild,
         };
-        let chosen = candidates.choose(&sample, &aim, &input.work);
+        let chosen = candidates.choose(&coarse, &aim, &input.work);
         let all = &chosen.candidates[..];
         // The deepest leaves over least: what is tried after it is hopeless most often.
         for depth in depths(all.len(), input.effort, rules.len()).rev() {
@@ -110,25 +125,35 @@ pub(crate) fn for_each_assignment(
                 continue;
             }
             tried.push(chosen.to_vec());
-            let index = Index::new(layout, &candidates.bits(chosen));
-            if capacities
-                .iter()
-                .all(|&capacity| is_hopeless(&index, capacity, 0))
-            {
+            let index = &Index::new(layout, &candidates.bits(chosen));
+            let outline = |capacity: u32, left_over: usize| Outline {
+                index,
+                capacity,
+                left_over,
+            };
+            let is_hopeful =
+                |capacity: u32, left_over: usize| at_least(&outline(capacity, left_over)).is_some();
+            if !capacities.iter().any(|&capacity| is_hopeful(capacity, 0)) {
                 continue;
             }
             let Some(placement) = Placement::new(rules, &reduced, chosen, &input.work) else {
                 return;
             };
+            let mut filled: Vec<(f64, Filled<'_>)> = Vec::new();
             for &capacity in capacities {
-                if is_hopeless(&index, capacity, placement.left_over.len()) {
+                if !is_hopeful(capacity, placement.left_over.len()) {
                     continue;
                 }
                 if !input.work.spend(placement.work(capacity)) {
                     return;
                 }
-                let filled = placement.fill(capacity);
-                if !is_hopeless(&index, capacity, filled.left_over.len()) {
+                let own = placement.fill(capacity);
+                let bound = at_least(&outline(capacity, own.left_over.len()));
+                filled.extend(bound.map(|bound| (bound, own)));
+            }
+            filled.sort_by(|a, b| a.0.total_cmp(&b.0));
+            for (_, filled) in filled {
+                if is_hopeful(filled.capacity, filled.left_over.len()) {
                     try_one(filled.pack(index.clone()));
                 }
             }
@@ -143,12 +168,12 @@ fn rule_of<'a>(input: &'a Input<'_>, rule: u32) -> &'a Rule {
     input.rule(input.rows[rule as usize])
 }
 
-/// Depths of the index that are tried: more for few rules, only the deepest ones for many. A million rules take 5 s of
-/// planning with one depth, 15 s with three (2026-11-30).
+/// Depths of the index that are tried: only the deepest one for many rules. A million rules take 5 s of planning with one depth,
+/// 15 s with three (2026-11-30). Six gave no better estimate than three on any row of `build`, `shapes`, `hash` and `single`.
 fn depths(max: usize, effort: Effort, rules: usize) -> std::ops::RangeInclusive<usize> {
     let tried = match (effort, rules) {
-        (Effort::Best, _) | (_, 0..=4096) => 6,
-        (Effort::Balanced, 0..=MANY_RULES) => 3,
+        (Effort::Best, _) => 6,
+        (_, 0..=FEW_RULES) | (Effort::Balanced, 0..=MANY_RULES) => 3,
         (Effort::Balanced | Effort::Fast, _) => 1,
     };
     max.saturating_sub(tried - 1)..=max
@@ -159,11 +184,10 @@ fn depths(max: usize, effort: Effort, rules: usize) -> std::ops::RangeInclusive<
 fn reduce(input: &Input<'_>, rules: &[u32], candidates: &Candidates) -> Option<Lists<Ternary>> {
     let fields = input.layout().fields();
     let mut lists = Lists::default();
-    let (mut pieces, mut reduced) = (Vec::new(), Vec::new());
+    let mut splitter = Splitter::new(input.layout(), candidates, FINE);
     for &rule in rules {
-        pieces.clear();
         let rule = rule_of(input, rule);
-        bits::pieces(input.layout(), rule, FINE, &mut pieces);
+        let pieces = splitter.split(rule);
         let conditions = fields.iter().zip(&rule.matches);
         let intervals = conditions.filter(|(field, m)| m.care(field).is_none());
         let work =
@@ -171,10 +195,7 @@ fn reduce(input: &Input<'_>, rules: &[u32], candidates: &Candidates) -> Option<L
         if !input.work.spend(work) {
             return None;
         }
-        reduced.extend(pieces.iter().map(|piece| candidates.reduce(piece)));
-        reduced.sort_unstable();
-        reduced.dedup();
-        lists.push(reduced.drain(..));
+        lists.push(pieces.iter().copied());
     }
     Some(lists)
 }

@@ -28,6 +28,12 @@ impl<T> Lists<T> {
         self.ends.push(self.items.len());
     }
 
+    /// The list at `index`, of which there is one.
+    pub(crate) fn get(&self, index: usize) -> &[T] {
+        let start = index.checked_sub(1).map_or(0, |before| self.ends[before]);
+        &self.items[start..self.ends[index]]
+    }
+
     /// List after list.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &[T]> + Clone {
         let starts = std::iter::once(0).chain(self.ends.iter().copied());
@@ -39,6 +45,11 @@ impl<T> Lists<T> {
     /// How many lists there are.
     pub(crate) fn len(&self) -> usize {
         self.ends.len()
+    }
+
+    /// The items of all lists.
+    pub(crate) fn items(&self) -> &[T] {
+        &self.items
     }
 
     /// How many items all of them have.

@@ -149,8 +149,10 @@ pub(crate) fn summarise<'a>(
     conditions: impl Iterator<Item = &'a Match>,
 ) -> Option<Vec<Summary>> {
     let mut summaries: Vec<Summary> = Vec::new();
+    // A match says what it wants of its only word.
+    let is_split = words.len() > 1;
     for condition in conditions {
-        if !falls_apart(field, words.iter().copied(), condition) {
+        if is_split && !falls_apart(field, words.iter().copied(), condition) {
             return None;
         }
         let wanted = |word: Word| word_match(field, word, condition);

@@ -16,6 +16,13 @@ pub(crate) struct Fineness {
     rule: usize,
 }
 
+impl Fineness {
+    /// Into how many the next field of a rule may be split that is so many pieces already.
+    pub(super) fn room(self, pieces: usize) -> usize {
+        self.field.min(self.rule / pieces).max(1)
+    }
+}
+
 /// Few pieces, to choose bits by.
 pub(crate) const COARSE: Fineness = Fineness { field: 2, rule: 4 };
 /// Many pieces, so that a rule goes to few cells that it does not match in.
@@ -61,6 +68,7 @@ pub(crate) fn put_bits(bits: &mut [u64], base: usize, field: u128) {
     }
 }
 
+#[cfg(test)]
 pub(super) fn get(bits: &Bits, bit: Bit) -> bool {
     bits[usize::from(bit) / 64] >> (bit % 64) & 1 == 1
 }
@@ -75,11 +83,12 @@ pub(crate) fn pieces(layout: &KeyLayout, rule: &Rule, fineness: Fineness, out: &
     let mut base = 0;
     let mut parts: Vec<(u128, u128)> = Vec::new();
     for (field, condition) in layout.fields().iter().zip(&rule.matches) {
-        let room = fineness
-            .field
-            .min(fineness.rule / (out.len() - start))
-            .max(1);
-        field_pieces(field, condition, room, &mut parts);
+        field_pieces(
+            field,
+            condition,
+            fineness.room(out.len() - start),
+            &mut parts,
+        );
         if let Some((&first, more)) = parts.split_first() {
             let known = out.len();
             for &(care, value) in more {
@@ -123,32 +132,36 @@ fn interval_pieces(max: u128, lo: u128, hi: u128, room: usize, out: &mut Vec<(u1
     while fits < coarse {
         // The finest units of all are right most often.
         let middle = if fits == 0 { 0 } else { (fits + coarse) / 2 };
-        if blocks(max, lo, hi, middle, room, out) {
+        if block_count(lo >> middle, hi >> middle) as usize <= room {
             coarse = middle;
         } else {
             fits = middle + 1;
         }
     }
-    blocks(max, lo, hi, coarse, room, out);
+    blocks(max, lo, hi, coarse, out);
 }
 
-/// Splits `lo..=hi`, rounded outwards to units of `2^coarse` values, into aligned blocks; `false` where it takes more than
-/// `room`.
-fn blocks(
-    max: u128,
-    lo: u128,
-    hi: u128,
-    coarse: u32,
-    room: usize,
-    out: &mut Vec<(u128, u128)>,
-) -> bool {
+/// Into how many aligned blocks the values `first..=last` fall apart.
+fn block_count(first: u128, last: u128) -> u32 {
+    let Some(end) = last.checked_add(1) else {
+        // All values together are one block too large.
+        return match first {
+            0 => 2,
+            _ => first.wrapping_neg().count_ones(),
+        };
+    };
+    // Blocks grow up to the highest multiple of a power of two that is in reach, and shrink behind it.
+    let highest = (first ^ end).ilog2();
+    let middle = end >> highest << highest;
+    (middle - first).count_ones() + (end - middle).count_ones()
+}
+
+/// Sets `out` to the aligned blocks that `lo..=hi`, rounded outwards to units of `2^coarse` values, falls apart into.
+fn blocks(max: u128, lo: u128, hi: u128, coarse: u32, out: &mut Vec<(u128, u128)>) {
     out.clear();
     // In units of 2^coarse values.
     let (mut next, last) = (lo >> coarse, hi >> coarse);
     loop {
-        if out.len() == room {
-            return false;
-        }
         // The largest aligned block that starts here and does not run over the end.
         let room_left = last - next;
         let fits = if room_left == u128::MAX {
@@ -165,7 +178,7 @@ fn blocks(
         let shifted = wild.checked_shl(coarse).unwrap_or(0) | ((1u128 << coarse) - 1);
         out.push((max & !shifted, (next << coarse) & max & !shifted));
         if last - next <= wild {
-            return true;
+            return;
         }
         next += wild + 1;
     }

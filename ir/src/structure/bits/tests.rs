@@ -2,11 +2,11 @@
 
 use quickcheck::{QuickCheck, TestResult};
 
-use super::{Aim, COARSE, Candidates, FINE, Gather, Index, Ternary, count_bits};
+use super::{Aim, COARSE, Candidates, FINE, Gather, Index, Splitter, Ternary, count_bits};
 use crate::plan::{Pext, Work};
 use crate::structure::bits;
 use crate::structure::tests::{ports, range};
-use crate::{KeyLayout, Match, Rule};
+use crate::{Field, KeyLayout, Match, Rule};
 
 /// Whether a key of `layout` selects one of the cells of some piece.
 fn is_in_a_cell(index: &Index, layout: &KeyLayout, key: &[u128], pieces: &[bits::Piece]) -> bool {
@@ -80,26 +80,17 @@ fn an_interval_of_two_unaligned_values_is_two_pieces() {
 #[test]
 fn bits_that_tell_nothing_apart_are_not_chosen() {
     let layout = ports();
-    let mut pieces = Vec::new();
     // Only bits 4 and 5 of the first field differ; the second field is wild.
-    for value in [0x1200, 0x1210, 0x1220, 0x1230] {
-        bits::pieces(
-            &layout,
-            &Rule::new([Match::Exact(value), Match::Any]),
-            FINE,
-            &mut pieces,
-        );
-    }
+    let rules =
+        [0x1200, 0x1210, 0x1220, 0x1230].map(|value| Rule::new([Match::Exact(value), Match::Any]));
+    let pieces = pieces(&layout, &rules);
     let aim = Aim {
         max_bits: 8,
         capacity: 1.0,
         max_wild: 1,
     };
     let candidates = Candidates::new(&layout, &pieces);
-    let pieces: Vec<Ternary> = pieces
-        .iter()
-        .map(|piece| candidates.reduce(piece))
-        .collect();
+    let pieces = split(&layout, &candidates, &rules);
     let chosen = candidates.choose(&pieces, &aim, &Work::new(u64::MAX));
     let mut chosen = candidates.bits(&chosen.candidates);
     chosen.sort_unstable();
@@ -122,18 +113,34 @@ fn qc_gathered_bits_are_those_of_the_mask_side_by_side() {
 }
 
 /// Random values of 32 bits, of which half are wild in some bits.
-fn random_pieces(layout: &KeyLayout, values: &[(u16, u16)]) -> Vec<bits::Piece> {
-    let mut pieces = Vec::new();
-    for &(value, wild) in values {
+fn random_rules(layout: &KeyLayout, values: &[(u16, u16)]) -> Vec<Rule> {
+    let rule = |&(value, wild): &(u16, u16)| {
         let mask = Match::Mask {
             value: u128::from(value & !wild),
             mask: u128::from(!wild),
         };
-        let rule = Rule::new([
+        Rule::new([
             mask.canonical(&layout.fields()[0]),
             Match::Exact(u128::from(value % 7)),
-        ]);
-        bits::pieces(layout, &rule, COARSE, &mut pieces);
+        ])
+    };
+    values.iter().map(rule).collect()
+}
+
+fn pieces(layout: &KeyLayout, rules: &[Rule]) -> Vec<bits::Piece> {
+    let mut pieces = Vec::new();
+    for rule in rules {
+        bits::pieces(layout, rule, COARSE, &mut pieces);
+    }
+    pieces
+}
+
+/// The same, reduced to the candidates.
+fn split(layout: &KeyLayout, candidates: &Candidates, rules: &[Rule]) -> Vec<Ternary> {
+    let mut splitter = Splitter::new(layout, candidates, COARSE);
+    let mut pieces = Vec::new();
+    for rule in rules {
+        pieces.extend_from_slice(splitter.split(rule));
     }
     pieces
 }
@@ -143,13 +150,10 @@ fn qc_choosing_bits_agrees_with_its_definition() {
     /// The first bit: the badness of both halves of the only cell, piece by piece.
     fn holds(values: Vec<(u16, u16)>, capacity: u8) -> TestResult {
         let layout = ports();
-        let pieces = random_pieces(&layout, &values);
+        let rules = random_rules(&layout, &values);
         let capacity = f64::from(capacity % 16) + 0.5;
-        let candidates = Candidates::new(&layout, &pieces);
-        let reduced: Vec<Ternary> = pieces
-            .iter()
-            .map(|piece| candidates.reduce(piece))
-            .collect();
+        let candidates = Candidates::new(&layout, &pieces(&layout, &rules));
+        let reduced = split(&layout, &candidates, &rules);
         let aim = Aim {
             max_bits: 1,
             capacity,
@@ -223,4 +227,53 @@ fn qc_all_bits_are_counted_at_once() {
     QuickCheck::new()
         .min_tests_passed(100)
         .quickcheck(holds as fn(Vec<u64>, u8) -> bool);
+}
+
+#[test]
+fn qc_splitting_a_rule_keeps_the_candidates_of_its_pieces() {
+    /// Fields of both byte orders, one of more than 64 bits; the first two overlap in the key.
+    fn holds(a: (u32, u32), b: (u16, u16), c: (u64, u64), chosen: Vec<u8>) -> TestResult {
+        let fields = [
+            Field::ipv4_addr("a"),
+            Field::mark("b"),
+            Field::ipv6_addr("c"),
+        ];
+        let layout = KeyLayout::at(fields.into_iter().zip([0, 3, 7])).unwrap();
+        let chosen: Vec<bits::Bit> = chosen.iter().map(|&bit| u16::from(bit) % 192).collect();
+        if chosen.is_empty() || chosen.len() > 20 {
+            return TestResult::discard();
+        }
+        let ends = |a: u128, b: u128| Match::Range {
+            lo: a.min(b),
+            hi: a.max(b),
+        };
+        let wide = |x: u64| u128::from(x) << 32;
+        let mut rule = Rule::new([
+            ends(a.0.into(), a.1.into()),
+            ends(b.0.into(), b.1.into()),
+            ends(wide(c.0), wide(c.1)),
+        ]);
+        for (found, field) in rule.matches.iter_mut().zip(layout.fields()) {
+            *found = found.canonical(field);
+        }
+        let candidates = Candidates::of(&layout, &chosen);
+        let index = Index::new(&layout, &chosen);
+        let mut whole = Vec::new();
+        bits::pieces(&layout, &rule, FINE, &mut whole);
+        let mask = (1u64 << index.bits()) - 1;
+        let is_known = |piece: &Ternary| {
+            let (fixed, wild) = (piece.value, !piece.care & mask);
+            // What is not split so finely for the sake of other fields covers what is.
+            whole.iter().any(|piece| {
+                let (value, own) = index.cells(piece);
+                (u64::from(value) ^ fixed) & !(wild | u64::from(own)) == 0
+            })
+        };
+        let mut splitter = Splitter::new(&layout, &candidates, FINE);
+        TestResult::from_bool(splitter.split(&rule).iter().all(is_known))
+    }
+    QuickCheck::new()
+        .tests(2000)
+        .min_tests_passed(500)
+        .quickcheck(holds as fn((u32, u32), (u16, u16), (u64, u64), Vec<u8>) -> TestResult);
 }

@@ -1,5 +1,7 @@
 //! The code and the tables of `peel`, and what they cost.
 
+use std::rc::Rc;
+
 use super::Rest;
 use super::group::Group;
 use super::leaves::Leaves;
@@ -23,6 +25,9 @@ pub(super) struct Stage {
     capacity: usize,
     pub(super) index: Index,
     pub(super) leaves: Leaves,
+    /// Whether it has any rule, and those that it was offered and has not; the strongest first.
+    pub(super) has_rules: bool,
+    pub(super) left_over: Vec<u32>,
 }
 
 impl Stage {
@@ -32,6 +37,8 @@ impl Stage {
             capacity: group.capacity,
             leaves: Leaves::pack(&group.cells, group.capacity),
             index: group.index,
+            has_rules: !group.kept.is_empty(),
+            left_over: group.left_over,
         }
     }
 
@@ -160,7 +167,7 @@ pub(super) fn leaf_cost(
 }
 
 /// The program: all groups, then the rest, the smallest row of all.
-pub(super) fn build(input: &Input<'_>, stages: &[Stage], rest: Option<&Rest>) -> Program {
+pub(super) fn build(input: &Input<'_>, stages: &[Rc<Stage>], rest: Option<&Rest>) -> Program {
     let mut b = input.program();
     let mut splats = Splats::default();
     let miss = b.constant(MISS.into());

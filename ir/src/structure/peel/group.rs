@@ -14,11 +14,13 @@ use crate::structure::lists::Lists;
 const MAX_COPIES: usize = 8;
 /// Rules of a cell that are asked whether they cover another one.
 const MAX_COVERING: usize = 64;
+/// Units of work for a rule in a cell: it is placed, compared with others, and shares a leaf.
+const WORK_PER_COPY: usize = 32;
 /// Rules that bits are chosen by.
-const MAX_SAMPLE: usize = 1 << 15;
+const MAX_SAMPLE: usize = 1 << 12;
 
 /// How a group is made.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Settings {
     /// How specific its rules are, see [`Ternaries::is_specific`].
     pub(super) levels: u32,
@@ -44,13 +46,15 @@ pub(super) struct Group {
 }
 
 impl Group {
-    /// The group of those `rules` that `settings` let in, with an index out of the bits of `word`.
+    /// The group of those `rules` that `settings` let in, with an index out of the bits of `word`: those that are `known` to be
+    /// the best, or what is chosen now.
     pub(super) fn new(
         input: &Input<'_>,
         ternaries: &Ternaries,
         rules: &[u32],
         word: &Index,
         settings: &Settings,
+        known: Option<u64>,
     ) -> Self {
         let is_let_in = |&rule: &u32| ternaries.is_specific(rule, settings.levels);
         let (rules, mut left_over): (Vec<u32>, Vec<u32>) =
@@ -60,14 +64,16 @@ impl Group {
             .map(|&rule| ternaries.gather(rule, word))
             .collect();
         let lanes = usize::from(input.machine.lanes);
-        let sample = every(&gathered, MAX_SAMPLE);
-        let aim = Aim {
-            capacity: (lanes * sample.len() / rules.len().max(1)).max(1),
-            max_bits: settings.max_bits,
-            max_wild: settings.max_wild,
-        };
-        let steps = select::choose(sample, all_bits(word), &aim);
-        let mask = steps.last().map_or(0, |step| step.mask);
+        let mask = known.unwrap_or_else(|| {
+            let sample = every(&gathered, MAX_SAMPLE);
+            let aim = Aim {
+                capacity: (lanes * sample.len() / rules.len().max(1)).max(1),
+                max_bits: settings.max_bits,
+                max_wild: settings.max_wild,
+            };
+            let steps = select::choose(sample, all_bits(word), &aim, &input.work).steps;
+            steps.last().map_or(0, |step| step.mask)
+        });
 
         let mut build = Build {
             input,
@@ -143,6 +149,10 @@ impl Build<'_> {
                 copies -= 1 << wild;
             }
         }
+        let placed = MAX_COPIES * self.rules.len() - copies;
+        self.input
+            .work
+            .spend(WORK_PER_COPY * placed + (1 << mask.count_ones()));
         let members = 0..self.rules.len() as u32;
         let members = members.filter(|&member| !self.is_left_over[member as usize]);
         distribute(members, self.gathered, mask)

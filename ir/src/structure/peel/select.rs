@@ -10,6 +10,7 @@
 //! What makes it quick, and differ from there: rules in cells that are small enough for a leaf are kept in one heap and
 //! count for their copies alone, since another bit can do nothing else to them.
 
+use crate::plan::Work;
 use crate::structure::bits::{Ternary, count_bits};
 use crate::structure::lists::Lists;
 
@@ -36,19 +37,30 @@ pub(super) struct Step {
     pub(super) overflow: [usize; MAX_BLOCKS],
 }
 
+/// Units of work for looking at all bits of one rule in one cell, and for what is done for a cell besides.
+const WORK_PER_ENTRY: usize = 32;
+const WORK_PER_CELL: usize = 256;
+
 /// Most blocks of a leaf.
 pub(super) const MAX_BLOCKS: usize = 4;
 
 /// What a rule that is given up counts for, in rules kept in a cell that is not too full.
 const GIVEN_UP: u64 = 4;
 
-/// Chooses bits out of `out_of` that split `rules` into cells; yields all steps.
-pub(super) fn choose(rules: Vec<Ternary>, out_of: u64, aim: &Aim) -> Vec<Step> {
+/// The bits that were chosen.
+pub(super) struct Chosen {
+    pub(super) steps: Vec<Step>,
+    /// Whether another `max_wild` might have led to others.
+    pub(super) is_limited: bool,
+}
+
+/// Chooses bits out of `out_of` that split `rules` into cells, as far as the work allows; yields all steps, at least one.
+pub(super) fn choose(rules: Vec<Ternary>, out_of: u64, aim: &Aim, work: &Work) -> Chosen {
     let badness = |count: u32| {
         let over = u64::from((2 * count).saturating_sub(aim.capacity as u32));
         over * over / 4 + u64::from(count)
     };
-    let mut steps = Vec::new();
+    let (mut steps, mut is_limited) = (Vec::new(), false);
     let (mut chosen, mut given_up) = (0u64, 0);
     // The rules of all cells that are small enough, and the others.
     let mut settled: Vec<Ternary> = Vec::new();
@@ -69,17 +81,19 @@ pub(super) fn choose(rules: Vec<Ternary>, out_of: u64, aim: &Aim) -> Vec<Step> {
             given_up,
             overflow,
         });
-        if cells.len() == 0 || steps.len() > aim.max_bits {
-            return steps;
+        let is_done = cells.len() == 0 || steps.len() > aim.max_bits;
+        if is_done || !work.spend(WORK_PER_ENTRY * placed + WORK_PER_CELL * cells.len()) {
+            return Chosen { steps, is_limited };
         }
         let is_full = |rule: &Ternary| rule.wild(chosen) >= aim.max_wild;
+        is_limited |= settled.iter().chain(cells.items()).any(is_full);
         let (scores, current) = score(&cells, &settled, is_full, badness);
         let left = out_of & !chosen;
         let best = (0..64)
             .filter(|bit| left >> bit & 1 == 1)
             .min_by_key(|&bit| scores[bit]);
         let Some(bit) = best.filter(|&bit| scores[bit] < current) else {
-            return steps;
+            return Chosen { steps, is_limited };
         };
         let is_wild = |rule: &Ternary| rule.care >> bit & 1 == 0;
         let is_kept = |rule: &Ternary| !is_wild(rule) || !is_full(rule);

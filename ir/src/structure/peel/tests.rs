@@ -6,7 +6,7 @@ use super::Peel;
 use super::leaves::Leaves;
 use super::select::{Aim, choose};
 use super::ternary::Ternaries;
-use crate::plan::{Options, normalise};
+use crate::plan::{Options, Work, normalise};
 use crate::structure::bits::{self, FINE, Index, Ternary};
 use crate::structure::lists::Lists;
 use crate::structure::tests::{ports, set};
@@ -102,7 +102,7 @@ fn only_bits_that_tell_rules_apart_are_chosen() {
         max_bits: 8,
         max_wild: 1,
     };
-    let steps = choose(rules, u64::MAX, &aim);
+    let steps = choose(rules, u64::MAX, &aim, &Work::new(u64::MAX)).steps;
     assert_eq!(steps.last().map(|step| step.mask), Some(0x30));
     let overflow: Vec<usize> = steps.iter().map(|step| step.overflow[0]).collect();
     assert_eq!(overflow, [3, 2, 0]);
@@ -123,7 +123,7 @@ fn a_rule_that_is_wild_in_too_many_bits_is_given_up() {
         max_bits: 8,
         max_wild: 1,
     };
-    let steps = choose(rules, u64::MAX, &aim);
+    let steps = choose(rules, u64::MAX, &aim, &Work::new(u64::MAX)).steps;
     let last = steps.last().unwrap();
     assert_eq!(
         (last.mask.count_ones(), last.placed, last.given_up),
