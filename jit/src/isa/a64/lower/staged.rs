@@ -6,13 +6,11 @@ use super::Lowering;
 use crate::isa::a64::abi::RESULT_IN_BLOCK;
 use crate::isa::a64::immediate::is_mask;
 use crate::isa::a64::inst::{Alu, Cond, Inst, Operand, Size, Width};
-
-/// Bytes of a cache line.
-const LINE: u32 = 64;
+use crate::isa::staged::lines;
 
 /// Passes.
 impl Lowering<'_> {
-    /// Asks for the first line of the staged row, and the second one where the row may reach into it; tables start at lines.
+    /// Asks for the lines of the staged row.
     pub(super) fn prefetch(&mut self) {
         let Some(row) = self.program.staged else {
             return;
@@ -24,9 +22,7 @@ impl Lowering<'_> {
         let row_bytes = self.program.tables[table.index()].row_bytes;
         let place = self.row(row, table, index);
         let base = self.place_register(place);
-        self.push_reading(Inst::Prefetch { base, disp: 0 }, Some(table));
-        if !LINE.is_multiple_of(row_bytes) {
-            let disp = LINE.min(row_bytes - 1);
+        for disp in lines(row_bytes) {
             self.push_reading(Inst::Prefetch { base, disp }, Some(table));
         }
     }

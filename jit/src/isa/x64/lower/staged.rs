@@ -3,15 +3,13 @@
 use pktjit_ir::program::Inst as Ir;
 
 use super::Lowering;
+use crate::isa::staged::lines;
 use crate::isa::x64::inst::{Alu, Cond, Inst, Size, Source, Width};
 use crate::isa::x64::staged::RESULT;
 
-/// Bytes of a cache line.
-const LINE: u64 = 64;
-
 /// Passes.
 impl Lowering<'_> {
-    /// Asks for the first line of the staged row, and the second one where the row may reach into it; tables start at lines.
+    /// Asks for the lines of the staged row.
     pub(super) fn prefetch(&mut self) {
         let Some(row) = self.program.staged else {
             return;
@@ -20,12 +18,9 @@ impl Lowering<'_> {
             return;
         };
         self.line.note = "prefetch";
-        let row_bytes = u64::from(self.program.tables[table.index()].row_bytes);
+        let row_bytes = self.program.tables[table.index()].row_bytes;
         let first = self.row(row, table, index);
-        self.push_reading(Inst::Prefetch { address: first }, Some(table));
-        if !LINE.is_multiple_of(row_bytes)
-            && let Some(address) = first.plus(LINE.min(row_bytes - 1))
-        {
+        for address in lines(row_bytes).filter_map(|at| first.plus(at.into())) {
             self.push_reading(Inst::Prefetch { address }, Some(table));
         }
     }
