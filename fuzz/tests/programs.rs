@@ -258,7 +258,7 @@ fn generator_writes_every_instruction_and_terminator() {
     }
     let all = "const load_key.be8 load_key.be16 load_key.be32 load_key.be64 load_key.le8 load_key.le16 load_key.le32 \
                load_key.le64 and or xor add sub mul min max pext shl shr eq ne lt le select first_bit row load \
-               load_lanes.8 load_scratch load_scratch_lanes.8 or_scratch and_lanes splat.8 eq_lanes le_lanes in_range_lanes masked_eq_lanes and_masks or_masks and_not_masks \
+               load_lanes.8 load_scratch load_scratch_lanes.8 or_scratch and_lanes splat.8 eq_lanes le_lanes in_range_lanes in_range_halves masked_eq_lanes and_masks or_masks and_not_masks \
                lane_bits masked_min horizontal_min jump branch_if repeat return";
     for name in all.split_whitespace() {
         assert!(

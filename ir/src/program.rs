@@ -338,6 +338,15 @@ pub enum Inst {
         /// Number of values of the intervals, less one.
         len: ValueId,
     },
+    /// Where `x - lo <= len` modulo 2^16 in both halves of 16 bits of a lane: two narrow numbers in closed intervals.
+    InRangeHalves {
+        /// The values, two a lane.
+        x: ValueId,
+        /// First values of the intervals.
+        lo: ValueId,
+        /// Number of values of the intervals, less one.
+        len: ValueId,
+    },
     /// Where `x & mask = value`.
     MaskedEqLanes {
         /// The values.
@@ -455,7 +464,7 @@ impl Inst {
                 f(index);
                 f(bits);
             }
-            Self::InRangeLanes { x, lo, len } => {
+            Self::InRangeLanes { x, lo, len } | Self::InRangeHalves { x, lo, len } => {
                 f(x);
                 f(lo);
                 f(len);

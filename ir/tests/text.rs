@@ -223,6 +223,7 @@ fn inst(g: &mut Gen) -> Inst {
             b,
         },
         Inst::InRangeLanes { x, lo: a, len: b },
+        Inst::InRangeHalves { x, lo: a, len: b },
         Inst::MaskedEqLanes {
             x,
             mask: a,

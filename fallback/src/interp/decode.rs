@@ -214,6 +214,13 @@ impl<'a> Decoder<'a> {
                 len: slot(len),
                 lanes: self.lanes_of(x),
             },
+            Inst::InRangeHalves { x, lo, len } => Op::InRangeHalves {
+                to,
+                x: slot(x),
+                lo: slot(lo),
+                len: slot(len),
+                lanes: self.lanes_of(x),
+            },
             Inst::MaskedEqLanes { x, mask, value } => Op::MaskedEqLanes {
                 to,
                 x: slot(x),

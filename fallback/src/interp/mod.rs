@@ -147,6 +147,13 @@ enum Op {
         len: Slot,
         lanes: u8,
     },
+    InRangeHalves {
+        to: Slot,
+        x: Slot,
+        lo: Slot,
+        len: Slot,
+        lanes: u8,
+    },
     MaskedEqLanes {
         to: Slot,
         x: Slot,
@@ -357,6 +364,20 @@ impl Interpreter {
                 } => {
                     let (x, lo, len) = (frame.lanes(x), frame.lanes(lo), frame.lanes(len));
                     frame.set(to, mask_of(lanes, |i| x[i].wrapping_sub(lo[i]) <= len[i]));
+                }
+                Op::InRangeHalves {
+                    to,
+                    x,
+                    lo,
+                    len,
+                    lanes,
+                } => {
+                    let (x, lo, len) = (frame.lanes(x), frame.lanes(lo), frame.lanes(len));
+                    let is_within = |i: usize, half: u32| {
+                        let [x, lo, len] = [x[i], lo[i], len[i]].map(|lane| (lane >> half) as u16);
+                        x.wrapping_sub(lo) <= len
+                    };
+                    frame.set(to, mask_of(lanes, |i| is_within(i, 0) && is_within(i, 16)));
                 }
                 Op::MaskedEqLanes {
                     to,

@@ -255,7 +255,7 @@ impl Writer<'_> {
 
     fn lane_test(&mut self) -> Inst {
         let [a, b, c] = self.lanes();
-        match below(self.g, 4) {
+        match below(self.g, 5) {
             0 => Inst::CompareLanes {
                 op: LaneCompareOp::Eq,
                 a,
@@ -267,6 +267,11 @@ impl Writer<'_> {
                 b,
             },
             2 => Inst::InRangeLanes {
+                x: a,
+                lo: b,
+                len: c,
+            },
+            3 => Inst::InRangeHalves {
                 x: a,
                 lo: b,
                 len: c,

@@ -10,6 +10,7 @@
 //! | `Masked` | every rule looks at some bits (prefixes are such) | 2 | 2 | `x & mask = value` |
 //! | `Range` | every rule wants an interval | 2 | 3 | `x - lo <= len`, unsigned |
 //! | both | intervals and masks are mixed | 4 | 6 | `Range` and `Masked` |
+//! | `Halves` | two words of 2 bytes that lie side by side want intervals, in a narrow comparison | 2 | 3 | `Range`, half by half |
 //! | `Wide` | an interval that does not fall apart into words | 2 a word | 8 a word | lexicographic |
 //!
 //! An interval of a wide field falls apart into words where its ends agree in the leading words and the words after the
@@ -38,6 +39,8 @@ enum Kind {
     Eq,
     Masked,
     Range,
+    /// Two words beside each other, the one of the upper half first. [`Test::words`] has the one word that is both.
+    Halves([Word; 2]),
     Wide,
 }
 
@@ -70,7 +73,7 @@ impl Test {
         match self.kind {
             Kind::Eq => &[Role::Value],
             Kind::Masked => &[Role::Mask, Role::Value],
-            Kind::Range => &[Role::Lo, Role::Len],
+            Kind::Range | Kind::Halves(_) => &[Role::Lo, Role::Len],
             Kind::Wide => &[Role::Lo, Role::Hi],
         }
     }
@@ -90,7 +93,7 @@ impl Test {
         match self.kind {
             Kind::Eq => 2.0,
             Kind::Masked => 3.0,
-            Kind::Range => 4.0,
+            Kind::Range | Kind::Halves(_) => 4.0,
             Kind::Wide => 10.0 * self.words.len() as f64,
         }
     }
@@ -173,6 +176,47 @@ impl Comparison {
                 }
                 None => comparison.add_wide(id, conditions()),
             }
+        }
+        comparison
+    }
+
+    /// The same with numbers as narrow as words are: less memory, and two narrow words beside each other are one test.
+    pub(crate) fn narrow<'a>(
+        layout: &KeyLayout,
+        rules: impl Iterator<Item = &'a Rule> + Clone,
+    ) -> Self {
+        let mut comparison = Self::new(layout, rules.clone());
+        comparison.is_narrow = true;
+        let is_interval = |word: Word| {
+            let field = layout.field(word.field);
+            let wanted = |rule: &Rule| word_match(field, word, &rule.matches[word.field.index()]);
+            let mut wanted = rules.clone().map(wanted);
+            wanted.all(|wanted| wanted.is_interval(word.max()))
+        };
+        // The word of the only test of a field of 2 bytes, if its rules want intervals.
+        let half = |test: &Test| match (test.kind, &test.words[..]) {
+            (Kind::Eq | Kind::Masked | Kind::Range, &[word])
+                if word.bytes == 2
+                    && layout.field(word.field).bytes() == 2
+                    && is_interval(word) =>
+            {
+                Some(word)
+            }
+            _ => None,
+        };
+        let mut at = 0;
+        while let Some([one, other]) = comparison.tests.get(at..at + 2) {
+            let both =
+                (half(one).zip(half(other))).and_then(|(one, other)| side_by_side(one, other));
+            if let Some((word, halves)) = both {
+                comparison.tests.remove(at);
+                comparison.tests[at] = Test {
+                    kind: Kind::Halves(halves),
+                    field: word.field,
+                    words: vec![word],
+                };
+            }
+            at += 1;
         }
         comparison
     }
@@ -291,6 +335,16 @@ impl Comparison {
     /// The numbers of `rule` for the columns, in their order.
     pub(crate) fn numbers(&self, rule: &Rule, out: &mut Vec<u32>) {
         for test in &self.tests {
+            if let Kind::Halves(halves) = test.kind {
+                let wanted = halves.map(|word| {
+                    let condition = &rule.matches[word.field.index()];
+                    word_match(self.layout.field(word.field), word, condition)
+                });
+                let both = |[high, low]: [u64; 2]| (high << 16 | low) as u32;
+                out.push(both(wanted.map(|half| half.lo)));
+                out.push(both(wanted.map(|half| half.hi - half.lo)));
+                continue;
+            }
             let condition = &rule.matches[test.field.index()];
             let field = self.layout.field(test.field);
             let ends = (condition.lower(field), condition.upper(field));
@@ -389,6 +443,10 @@ impl Comparison {
                 Kind::Range => {
                     let (lo, len) = (load(b, 0), load(b, 1));
                     b.inst(Inst::InRangeLanes { x: xs[0], lo, len })
+                }
+                Kind::Halves(_) => {
+                    let (lo, len) = (load(b, 0), load(b, 1));
+                    b.inst(Inst::InRangeHalves { x: xs[0], lo, len })
                 }
                 Kind::Wide => {
                     let [lo, hi] = [End::Lo, End::Hi].map(|end| {
@@ -533,6 +591,25 @@ fn as_it_lies(word: Word) -> Word {
         },
         _ => word,
     }
+}
+
+/// The word of 4 bytes that two words of 2 bytes make, and these, the one of its upper half first; `None` where they do not
+/// lie side by side in the same order of bytes.
+fn side_by_side(one: Word, other: Word) -> Option<(Word, [Word; 2])> {
+    let (first, second) = if one.offset < other.offset {
+        (one, other)
+    } else {
+        (other, one)
+    };
+    if first.offset + 2 != second.offset || first.order != second.order {
+        return None;
+    }
+    let halves = match first.order {
+        ByteOrder::Big => [first, second],
+        ByteOrder::Little => [second, first],
+    };
+    let both = Word { bytes: 4, ..first };
+    Some((both, halves))
 }
 
 impl Common {

@@ -66,7 +66,7 @@ impl WordMatch {
     }
 
     /// Whether `lo` and `hi` say it all.
-    fn is_interval(&self, max: u64) -> bool {
+    pub(crate) fn is_interval(&self, max: u64) -> bool {
         self.lo != 0 || self.hi != max || self.mask == 0
     }
 }

@@ -313,6 +313,10 @@ impl<'a> Parser<'a> {
                 let [x, lo, len] = self.values()?;
                 Inst::InRangeLanes { x, lo, len }
             }
+            "in_range_halves" => {
+                let [x, lo, len] = self.values()?;
+                Inst::InRangeHalves { x, lo, len }
+            }
             "masked_eq_lanes" => {
                 let [x, mask, value] = self.values()?;
                 Inst::MaskedEqLanes { x, mask, value }

@@ -266,6 +266,7 @@ impl fmt::Display for Inst {
                 write!(f, "{} {a}, {b}", name_of(&LaneCompareOp::NAMES, op))
             }
             Self::InRangeLanes { x, lo, len } => write!(f, "in_range_lanes {x}, {lo}, {len}"),
+            Self::InRangeHalves { x, lo, len } => write!(f, "in_range_halves {x}, {lo}, {len}"),
             Self::MaskedEqLanes { x, mask, value } => {
                 write!(f, "masked_eq_lanes {x}, {mask}, {value}")
             }

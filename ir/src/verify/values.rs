@@ -409,7 +409,7 @@ impl<'a> Verifier<'a> {
                 let lanes = [self.lanes(b, a), self.lanes(b, second)];
                 of(Type::Mask(self.same(lanes)))
             }
-            Inst::InRangeLanes { x, lo, len } => {
+            Inst::InRangeLanes { x, lo, len } | Inst::InRangeHalves { x, lo, len } => {
                 let lanes = [self.lanes(b, x), self.lanes(b, lo), self.lanes(b, len)];
                 of(Type::Mask(self.same(lanes)))
             }

@@ -170,6 +170,36 @@ impl Body<'_, '_, '_> {
         })
     }
 
+    pub(super) fn in_range_halves(
+        &mut self,
+        x: ValueId,
+        lo: ValueId,
+        len: ValueId,
+    ) -> Box<[Value]> {
+        self.parts_of([x, lo, len], |body, parts| match body.shape {
+            Shape::Vectors => {
+                let order = MemFlagsData::new().with_endianness(Endianness::Little);
+                let halves = parts.map(|part| body.b.ins().bitcast(types::I16X8, order, part));
+                let distance = body.b.ins().isub(halves[0], halves[1]);
+                let clamped = body.b.ins().umin(distance, halves[2]);
+                let [distance, clamped] = [distance, clamped]
+                    .map(|halves| body.b.ins().bitcast(types::I32X4, order, halves));
+                body.compare(IntCC::Equal, distance, clamped)
+            }
+            Shape::Scalars => {
+                let both = [0, 16].map(|half| {
+                    let halves = parts.map(|part| {
+                        let half = body.b.ins().ushr_imm_u(part, half);
+                        body.b.ins().ireduce(types::I16, half)
+                    });
+                    let distance = body.b.ins().isub(halves[0], halves[1]);
+                    body.compare(IntCC::UnsignedLessThanOrEqual, distance, halves[2])
+                });
+                body.b.ins().band(both[0], both[1])
+            }
+        })
+    }
+
     pub(super) fn masked_eq_lanes(
         &mut self,
         x: ValueId,

@@ -277,6 +277,7 @@ impl<'a> Body<'a, '_, '_> {
             Inst::Splat { a, lanes } => return self.splat(a, lanes),
             Inst::CompareLanes { op, a, b } => return self.compare_lanes(op, a, b),
             Inst::InRangeLanes { x, lo, len } => return self.in_range_lanes(x, lo, len),
+            Inst::InRangeHalves { x, lo, len } => return self.in_range_halves(x, lo, len),
             Inst::MaskedEqLanes { x, mask, value } => return self.masked_eq_lanes(x, mask, value),
             Inst::CombineMasks { op, a, b } => return self.combine_masks(op, a, b),
             Inst::LaneBits { mask } => self.lane_bits(mask),

@@ -27,7 +27,8 @@ const LANES: &str = "block0:
     v13 = masked_min v4, v11, v5 v14 = horizontal_min v13
     v15 = const 0x80 v16 = or v12, v15 v17 = first_bit v16 v18 = load v1.3[v17]
     v19 = const 0x1 v20 = and v14, v19 v21 = add v18, v20
-    return v21";
+    v22 = in_range_halves v3, v4, v5 v23 = lane_bits v22 v24 = and v23, v19 v25 = add v21, v24
+    return v25";
 
 /// More scratch than a page, and a mask that is not known beforehand.
 const SCRATCH: &str = "scratch 3000

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! while at least 32 keys are left:
-//!     for each of 32 keys: out[i] = index of its row; prefetch the row         Pass::Fetch
+//!     for each of 32 keys: out[i] = index of its row; prefetch its lines       Pass::Fetch
 //!     for each of 32 keys: out[i] = result of the lookup, given out[i]         Pass::Finish
 //! the keys that are left, as in any batch                                      Pass::Whole
 //! ```
@@ -29,6 +29,19 @@ pub(super) enum Pass {
     Fetch,
     /// All of it, given the index of the staged row.
     Finish,
+}
+
+/// Bytes of a cache line; tables start at lines.
+const LINE: u32 = 64;
+/// Most lines of a row that are asked for: of sixteen rules of five fields.
+const MOST_LINES: u32 = 8;
+
+/// Where in a row of so many bytes the lines that it may reach into are asked for.
+pub(super) fn lines(row_bytes: u32) -> impl Iterator<Item = u32> {
+    // Rows begin at multiples of their length, so at multiples of the largest power of two that divides it.
+    let aligned = LINE.min(1 << row_bytes.trailing_zeros().min(31));
+    let lines = (LINE - aligned + row_bytes).div_ceil(LINE);
+    (0..lines.min(MOST_LINES)).map(move |line| (line * LINE).min(row_bytes.saturating_sub(1)))
 }
 
 /// The index of the row that `program` stages, unless more is known of it than a bound: that is all that holds of what comes

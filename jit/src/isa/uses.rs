@@ -233,7 +233,10 @@ impl<'a> Uses<'a> {
             (Inst::Load { .. }, User::Inst(_, Inst::Splat { .. } | Inst::Compare { .. })) => true,
             (Inst::Load { .. }, User::Inst(_, user)) => is_operand(user),
             (
-                Inst::CompareLanes { .. } | Inst::InRangeLanes { .. } | Inst::MaskedEqLanes { .. },
+                Inst::CompareLanes { .. }
+                | Inst::InRangeLanes { .. }
+                | Inst::InRangeHalves { .. }
+                | Inst::MaskedEqLanes { .. },
                 User::Inst(_, Inst::CombineMasks { op, .. }),
             ) => self.has_masks && keeps_scratch && *op == MaskOp::And,
             (Inst::AndLanes { .. }, User::Inst(_, Inst::CompareLanes { op, a, b })) => {

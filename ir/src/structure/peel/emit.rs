@@ -134,9 +134,7 @@ impl Stage {
 pub(super) fn comparison(input: &Input<'_>, rules: &[u32]) -> Comparison {
     let rules = rules.iter();
     let rules = rules.map(|&rule| input.rule(input.rows[rule as usize]));
-    let mut comparison = Comparison::new(input.layout(), rules);
-    comparison.is_narrow = true;
-    comparison
+    Comparison::narrow(input.layout(), rules)
 }
 
 /// What the way from an index to a leaf costs, without the index.
@@ -173,10 +171,19 @@ pub(super) fn build(input: &Input<'_>, stages: &[Rc<Stage>], rest: Option<&Rest>
     let miss = b.constant(MISS.into());
     let none = b.splat(miss, input.machine.lanes);
     let mut best = none;
+    // The others, which are small, stay in near caches.
+    let table_bytes = |stage: &&Stage| stage.cost(&input.machine).table_bytes;
+    let largest = stages.iter().max_by_key(table_bytes);
     for stages in stages.chunks(WAYS_AT_ONCE) {
         let rows: Vec<ValueId> = stages
             .iter()
-            .map(|stage| stage.emit_row(input, &mut b))
+            .map(|stage| {
+                let row = stage.emit_row(input, &mut b);
+                if largest.is_some_and(|largest| std::ptr::eq(largest, stage)) {
+                    b.stage(row);
+                }
+                row
+            })
             .collect();
         for (stage, row) in stages.iter().zip(rows) {
             best = stage.emit_compare(&mut b, row, input.machine.lanes, &mut splats, best);

@@ -48,7 +48,7 @@ operations!(
 );
 operations!(
     /// `dst = a op b` on 128 bits; lanes have 32 bits, but for `Unzip16`: the low halves of the lanes of a, then those of b.
-    Vector { And, AndNot, Or, OrNot, Xor, Sub, Min, Equal, HigherOrSame, Unzip16 }
+    Vector { And, AndNot, Or, OrNot, Xor, Sub, SubHalves, Min, MinHalves, Equal, HigherOrSame, Unzip16 }
 );
 operations!(
     /// Numbers that are extended by zeros: four of 16 bits from the low or high half, or eight of 8 bits from the low half.

@@ -167,6 +167,7 @@ impl Lowering<'_> {
             Ir::Splat { a, lanes } => self.splat(inst, a, lanes),
             Ir::CompareLanes { op, a, b } => self.compare_lanes(op, a, b),
             Ir::InRangeLanes { x, lo, len } => self.in_range(x, lo, len),
+            Ir::InRangeHalves { x, lo, len } => self.in_range_halves(x, lo, len),
             Ir::MaskedEqLanes { x, mask, value } => {
                 let masked = self.lanewise(Vector::And, x, mask);
                 let value = self.held(value);

@@ -4,14 +4,11 @@
 use pktjit_ir::program::Inst as Ir;
 
 use super::{Lowering, Machine};
-
-/// Bytes of a cache line.
-const LINE: u32 = 64;
+use crate::isa::staged::lines;
 
 /// Passes.
 impl<I: Machine> Lowering<'_, I> {
-    /// Asks for the first line of the staged row, and the second one where the row may reach into it; tables start at
-    /// lines.
+    /// Asks for the lines of the staged row.
     pub(super) fn prefetch(&mut self) {
         let Some(row) = self.program.staged else {
             return;
@@ -22,8 +19,7 @@ impl<I: Machine> Lowering<'_, I> {
         self.line.note = "prefetch";
         let row_bytes = self.table(table).row_bytes;
         let place = I::row(self, row, table, index);
-        let second = (!LINE.is_multiple_of(row_bytes)).then(|| LINE.min(row_bytes - 1));
-        I::prefetch(self, place, [0].into_iter().chain(second), table);
+        I::prefetch(self, place, lines(row_bytes), table);
     }
 
     /// Reads the index of the staged row, the parameter of the first block, from where the result will be. Others may

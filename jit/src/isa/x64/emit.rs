@@ -189,7 +189,9 @@ pub(super) fn emit(b: &mut Buffer, inst: &Inst, labels: &[DynamicLabel]) {
                 Vector::Or => 0x66_00_0f_eb,
                 Vector::Xor => 0x66_00_0f_ef,
                 Vector::SubD => 0x66_00_0f_fa,
+                Vector::SubW => 0x66_00_0f_f9,
                 Vector::MinUD => 0x66_0f_38_3b,
+                Vector::MinUW => 0x66_0f_38_3a,
                 Vector::CmpEqD => 0x66_00_0f_76,
                 Vector::ShufB => 0x66_0f_38_00,
             };

@@ -17,8 +17,8 @@ operations!(
     Lanes { X8, X16 }
 );
 operations!(
-    /// `dst = a op b`, lane by lane but for the shuffle of bytes.
-    Lanewise { And, Xor, Sub, ShuffleBytes }
+    /// `dst = a op b`, lane by lane but for what has halves of lanes, or bytes.
+    Lanewise { And, Xor, Sub, SubHalves, MinHalves, ShuffleBytes }
 );
 operations!(
     /// Where the mask is set: `a = b`, `a <= b`, `a >= b` unsigned, or `a & b = 0`.
@@ -192,6 +192,8 @@ pub(super) fn emit(b: &mut Buffer, inst: &Avx512) {
                 Lanewise::And => 0x66_00_0f_db,
                 Lanewise::Xor => 0x66_00_0f_ef,
                 Lanewise::Sub => 0x66_00_0f_fa,
+                Lanewise::SubHalves => 0x66_00_0f_f9,
+                Lanewise::MinHalves => 0x66_0f_38_3a,
                 Lanewise::ShuffleBytes => 0x66_0f_38_00,
             };
             op(opcode, dst, second).evex(b, lanes.length(), a, NONE);

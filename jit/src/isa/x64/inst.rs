@@ -116,7 +116,7 @@ operations!(
 );
 operations!(
     /// `dst = a op b` on 256 bits.
-    Vector { And, AndNot, Or, Xor, SubD, MinUD, CmpEqD, ShufB }
+    Vector { And, AndNot, Or, Xor, SubD, SubW, MinUD, MinUW, CmpEqD, ShufB }
 );
 
 instructions! {

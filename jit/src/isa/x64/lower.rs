@@ -233,7 +233,12 @@ impl Lowering<'_> {
             Ir::AndLanes { a, b } => self.commutative_vector_op(Vector::And, a, b),
             Ir::Splat { a, lanes } => self.splat(inst, a, lanes),
             Ir::CompareLanes { op, a, b } => self.compare_lanes(op, a, b),
-            Ir::InRangeLanes { x, lo, len } => self.in_range(x, lo, len),
+            Ir::InRangeLanes { x, lo, len } => {
+                self.in_range(x, lo, len, [Vector::SubD, Vector::MinUD])
+            }
+            Ir::InRangeHalves { x, lo, len } => {
+                self.in_range(x, lo, len, [Vector::SubW, Vector::MinUW])
+            }
             Ir::MaskedEqLanes { x, mask, value } => {
                 let masked = self.commutative_vector_op(Vector::And, x, mask);
                 let value = self.vector_source(value);

@@ -140,6 +140,8 @@ fn samples() -> Vec<(Inst, &'static str)> {
         (Inst::Vector { op: Vector::Sub, dst: V(1), a: V(20), b: V(31) }, "sub v1.4s, v20.4s, v31.4s"),
         (Inst::Vector { op: Vector::Min, dst: V(1), a: V(20), b: V(31) }, "umin v1.4s, v20.4s, v31.4s"),
         (Inst::Vector { op: Vector::Equal, dst: V(1), a: V(20), b: V(31) }, "cmeq v1.4s, v20.4s, v31.4s"),
+        (Inst::Vector { op: Vector::SubHalves, dst: V(1), a: V(20), b: V(31) }, "sub v1.8h, v20.8h, v31.8h"),
+        (Inst::Vector { op: Vector::MinHalves, dst: V(1), a: V(20), b: V(31) }, "umin v1.8h, v20.8h, v31.8h"),
         (Inst::Vector { op: Vector::HigherOrSame, dst: V(1), a: V(20), b: V(31) }, "cmhs v1.4s, v20.4s, v31.4s"),
         (Inst::Vector { op: Vector::Unzip16, dst: V(1), a: V(20), b: V(31) }, "uzp1 v1.8h, v20.8h, v31.8h"),
         (Inst::Alu { op: Alu::Add, size: S32, dst: X(6), a: X(7), b: Operand::Imm(4095) }, "add w6, w7, #0xfff"),

@@ -169,6 +169,14 @@ impl Lowering<'_> {
         self.each(Vector::HigherOrSame, len, distance)
     }
 
+    /// Both halves are within where none is more than its length: then the smaller ones are the distances.
+    pub(super) fn in_range_halves(&mut self, x: ValueId, lo: ValueId, len: ValueId) -> Held {
+        let distance = self.lanewise(Vector::SubHalves, x, lo);
+        let len = self.held(len);
+        let clamped = self.each(Vector::MinHalves, distance, len);
+        self.each(Vector::Equal, distance, clamped)
+    }
+
     /// Lanes outside the mask become all ones, which no minimum prefers.
     pub(super) fn masked_min(&mut self, acc: ValueId, mask: ValueId, x: ValueId) -> Held {
         let candidates = self.lanewise(Vector::OrNot, x, mask);

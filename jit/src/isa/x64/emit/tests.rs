@@ -275,7 +275,9 @@ fn meant(inst: Inst) -> (Mnemonic, Vec<Operand>) {
                 Vector::Or => M::Vpor,
                 Vector::Xor => M::Vpxor,
                 Vector::SubD => M::Vpsubd,
+                Vector::SubW => M::Vpsubw,
                 Vector::MinUD => M::Vpminud,
+                Vector::MinUW => M::Vpminuw,
                 Vector::CmpEqD => M::Vpcmpeqd,
                 Vector::ShufB => M::Vpshufb,
             };

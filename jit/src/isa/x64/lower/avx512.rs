@@ -44,9 +44,10 @@ impl Lowering<'_> {
                 let (lanes, a, b) = self.commuting(a, b);
                 self.lanewise(Lanewise::And, lanes, a, b)
             }
-            Ir::CompareLanes { .. } | Ir::InRangeLanes { .. } | Ir::MaskedEqLanes { .. } => {
-                self.comparison(inst, None)?
-            }
+            Ir::CompareLanes { .. }
+            | Ir::InRangeLanes { .. }
+            | Ir::InRangeHalves { .. }
+            | Ir::MaskedEqLanes { .. } => self.comparison(inst, None)?,
             Ir::CombineMasks { op, a, b } => self.combine_masks(op, a, b),
             Ir::LaneBits { mask } => {
                 let (lanes, src, dst) = (self.lanes(mask), self.reg(mask), self.general());
@@ -154,6 +155,19 @@ impl Lowering<'_> {
                 let lo = self.lane_source(lo);
                 let distance = self.lanewise(Lanewise::Sub, lanes, x, lo);
                 (Comparison::AtMost, lanes, distance, self.lane_source(len))
+            }
+            Ir::InRangeHalves { x, lo, len } => {
+                let (lanes, x) = (self.lanes(x), self.reg(x));
+                let lo = self.whole_source(lo);
+                let distance = self.lanewise(Lanewise::SubHalves, lanes, x, lo);
+                let len = self.whole_source(len);
+                let clamped = self.lanewise(Lanewise::MinHalves, lanes, distance, len);
+                (
+                    Comparison::Equal,
+                    lanes,
+                    distance,
+                    (LaneSource::Reg(clamped), None),
+                )
             }
             Ir::MaskedEqLanes { x, mask, value } if self.uses.is_zero(value) => {
                 let (lanes, x, mask) = self.commuting(x, mask);
@@ -272,6 +286,8 @@ impl Lowering<'_> {
                     Lanewise::And => Vector::And,
                     Lanewise::Xor => Vector::Xor,
                     Lanewise::Sub => Vector::SubD,
+                    Lanewise::SubHalves => Vector::SubW,
+                    Lanewise::MinHalves => Vector::MinUW,
                     Lanewise::ShuffleBytes => Vector::ShufB,
                 };
                 Inst::Vector { op, dst, a, b }
@@ -326,6 +342,14 @@ impl Lowering<'_> {
             }
         }
         (LaneSource::Reg(self.reg(value)), None)
+    }
+
+    /// The last operand of an instruction that does not know of lanes, and so takes no lane for all.
+    fn whole_source(&mut self, value: ValueId) -> Operand {
+        match self.lane_source(value) {
+            (LaneSource::Splat(_), _) => (LaneSource::Reg(self.reg(value)), None),
+            source => source,
+        }
     }
 
     /// Four bytes in the pool.

@@ -111,12 +111,19 @@ impl Lowering<'_> {
         }
     }
 
-    pub(super) fn in_range(&mut self, x: ValueId, lo: ValueId, len: ValueId) -> Reg {
+    /// Where `x - lo` is the smaller one of itself and `len`; `sub` and `min` say of which numbers.
+    pub(super) fn in_range(
+        &mut self,
+        x: ValueId,
+        lo: ValueId,
+        len: ValueId,
+        [sub, min]: [Vector; 2],
+    ) -> Reg {
         let x = self.reg(x);
         let lo = self.vector_source(lo);
-        let distance = self.vector_op(Vector::SubD, x, lo);
+        let distance = self.vector_op(sub, x, lo);
         let len = self.vector_source(len);
-        let clamped = self.vector_op(Vector::MinUD, distance, len);
+        let clamped = self.vector_op(min, distance, len);
         self.vector_op(Vector::CmpEqD, distance, (VectorSource::Reg(clamped), None))
     }
 

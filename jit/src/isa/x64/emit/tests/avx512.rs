@@ -76,6 +76,8 @@ pub(super) fn meant(inst: Avx512) -> (Mnemonic, Vec<Operand>) {
                 Lanewise::And => M::Vpandd,
                 Lanewise::Xor => M::Vpxord,
                 Lanewise::Sub => M::Vpsubd,
+                Lanewise::SubHalves => M::Vpsubw,
+                Lanewise::MinHalves => M::Vpminuw,
                 Lanewise::ShuffleBytes => M::Vpshufb,
             };
             let operands = [lanes_of(lanes, dst), lanes_of(lanes, a)];
@@ -221,7 +223,8 @@ fn lanewise(dst: Reg, a: Reg, b: LaneSource, all: &mut Vec<Avx512>) {
     for &lanes in Lanes::ALL {
         for &op in Lanewise::ALL {
             // Bytes are not repeated.
-            if op == Lanewise::ShuffleBytes && matches!(b, LaneSource::Splat(_)) {
+            let has_lanes = matches!(op, Lanewise::And | Lanewise::Xor | Lanewise::Sub);
+            if !has_lanes && matches!(b, LaneSource::Splat(_)) {
                 continue;
             }
             all.push(Avx512::Lanewise {
