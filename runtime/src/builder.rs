@@ -12,7 +12,7 @@ use pktjit_fallback::{Interpreter, LinearScan};
 use pktjit_ir::plan::{Choice, Effort, Machine, Options, Pext, Plan, PlanError, plan};
 use pktjit_ir::{RuleSet, Structure};
 use pktjit_jit::audit::{audit, has_auditor};
-use pktjit_jit::{Caches, Features, compile};
+use pktjit_jit::{Caches, Features, compile, gains_from_avx512};
 
 use crate::classifier::{Classifier, Inner};
 use crate::code_memory::{CodeMemory, OsMemory};
@@ -290,10 +290,10 @@ impl<'a> Build<'a> {
         let mut target = target.map_err(|reason| refused(reason.into()))?;
         target.max_vector_bits = target.max_vector_bits.min(settings.max_vector_bits);
         let plan = self.plan(target.lanes())?;
-        if kind == EngineKind::Avx512 && !is_named && plan.decision().lanes() <= 8 {
-            return Err(refused("the plan gains nothing from sixteen lanes".into()));
-        }
         let program = plan.program().clone();
+        if kind == EngineKind::Avx512 && !is_named && !gains_from_avx512(&program) {
+            return Err(refused("the program gains nothing from it".into()));
+        }
         let mut stats = self.stats;
         let code =
             timed(&mut stats.compile_time, || compile(&program, &target)).map_err(|error| {

@@ -19,6 +19,8 @@ mod scratch;
 mod staged;
 mod tables;
 
+pub(crate) use avx512::gains as gains_from_avx512;
+
 use std::collections::HashMap;
 
 use pktjit_ir::program::{Inst as Ir, MaskOp, Program, Type};
@@ -63,7 +65,6 @@ pub(super) fn lower(
         program,
         pass,
     } = lookup;
-    check_lanes(facts, target)?;
     let mut lowering = Lowering {
         facts,
         program,
@@ -96,7 +97,11 @@ pub(super) fn lower(
     }
 }
 
-fn check_lanes(program: &VerifiedProgram, target: &Target) -> Result<(), CompileError> {
+/// Fails where `program` has other lanes than the target.
+///
+/// # Errors
+/// Which lanes it has.
+pub(super) fn check_lanes(program: &VerifiedProgram, target: &Target) -> Result<(), CompileError> {
     let (tier, all): (_, &[u8]) = match (target.features.avx512, target.lanes()) {
         (false, _) => ("AVX2", &[8]),
         (true, 8) => ("AVX-512", &[8]),

@@ -29,11 +29,12 @@ use crate::code_buffer::check_len;
 use crate::constant_pool::ConstantPool;
 use crate::error::CompileError;
 use crate::isa::staged as passes;
-use crate::target::Target;
+use crate::target::{Features, Target};
 use abi::{Part, Pass};
 use frame::Frame;
 use inst::{Class, Inst, Reg, Role};
-use lower::Lookup;
+pub(crate) use lower::gains_from_avx512;
+use lower::{Lookup, check_lanes};
 use regs::{Allowed, Body, Line, Pressure, Step};
 
 /// What is between the functions: `int3`, which stops whoever runs into it.
@@ -47,6 +48,14 @@ pub(crate) fn compile(
     program: &VerifiedProgram,
     target: &Target,
 ) -> Result<CompiledCode, CompileError> {
+    check_lanes(program, target)?;
+    let target = &Target {
+        features: Features {
+            avx512: target.features.avx512 && gains_from_avx512(program),
+            ..target.features
+        },
+        ..*target
+    };
     let mut pool = ConstantPool::new(&program.program().tables);
     let mut bodies = vec![whole(program, target, &mut pool)?];
     let staged = in_blocks(program, target, &mut pool)?;
