@@ -100,7 +100,8 @@ impl ClassifierBuilder {
     /// Width of the widest vector registers that machine code may use, 256 or 512; 512 unless set.
     ///
     /// What is no such width counts as the next narrower one, and 256 is the least: at 256 the engine
-    /// [`Avx512`](EngineKind::Avx512) still has its mask registers.
+    /// [`Avx512`](EngineKind::Avx512) still has its mask registers. At 512 plans take such registers only where the estimate
+    /// says that they gain.
     #[must_use]
     pub fn max_vector_bits(mut self, bits: u16) -> Self {
         self.max_vector_bits = bits;
