@@ -29,8 +29,10 @@ const KEY: usize = 8;
 const LINE: usize = 64;
 /// Largest table, where the caches are not known to be smaller.
 const MAX_TABLE: usize = 256 << 20;
-/// The numbers of things that programs do: the difference is what is told.
+/// The numbers of loads that wait for each other in programs: the difference is what is told.
 const FEW_AND_MANY: [usize; 2] = [2, 6];
+/// Of all else programs do more, so that the call hides none of it.
+const MORE: usize = 6;
 
 /// What loads from the nearest cache take at least: they are not told from noise.
 const LEAST_NS: f64 = 0.02;
@@ -48,6 +50,8 @@ pub struct Report {
     pub scalar: f64,
     /// Nanoseconds of one more instruction that compares lanes.
     pub lanes: f64,
+    /// How many times as long sixteen lanes take to be compared as eight; `None` where there is no AVX-512.
+    pub wide: Option<f64>,
     /// Tables in each cache, and in memory.
     pub levels: Vec<Measured>,
     /// Estimates beside what was measured.
@@ -91,25 +95,34 @@ pub fn run(effort: Effort) -> Result<Report, Box<dyn Error>> {
     let keys: Vec<u8> = (0..KEYS)
         .flat_map(|_| (random.bits() as u64).to_le_bytes())
         .collect();
-    let [few, many] = FEW_AND_MANY.map(|count| 8 * count);
+    let [few, many] = FEW_AND_MANY.map(|count| MORE * count);
     let programs = [
         scalars(&layout, few),
         scalars(&layout, many),
-        comparisons(&layout, few),
-        comparisons(&layout, many),
+        comparisons(&layout, few, 8),
+        comparisons(&layout, many, 8),
     ];
-    let programs = make_all(programs, &target)?;
+    let mut programs = make_all(programs, &target)?;
+    if let Ok(target) = Cpu::host().avx512_target() {
+        let wide = [few, many].map(|count| comparisons(&layout, count, 16));
+        programs.extend(make_all(wide, &target)?);
+    }
     let ns = measure(&programs, &keys, effort);
     let per_instruction = |few: usize| {
         let instructions = |i: usize| programs[i].stats.instructions as f64;
         (ns[few + 1] - ns[few]) / (instructions(few + 1) - instructions(few))
     };
     let (scalar, lanes) = (per_instruction(0), per_instruction(2));
+    let wide = ns
+        .get(4..6)
+        .map(|ns_wide| (ns_wide[1] - ns_wide[0]) / (ns[3] - ns[2]));
     let mut levels = Vec::new();
     for bytes in table_sizes(&target) {
         let table = permutation(bytes / LINE, &mut random);
         let [few, many] = FEW_AND_MANY;
         let programs = [
+            lines(&layout, &table, MORE * few),
+            lines(&layout, &table, MORE * many),
             lines(&layout, &table, few),
             lines(&layout, &table, many),
             chain(&layout, &table, few),
@@ -118,16 +131,16 @@ pub fn run(effort: Effort) -> Result<Report, Box<dyn Error>> {
         let programs = make_all(programs, &target)?;
         let ns = measure(&programs, &keys, effort);
         // What the instructions beside the load take is not the load's.
-        let per_load = |few: usize| {
+        let per_load = |few: usize, more: usize| {
             let instructions =
                 programs[few + 1].stats.instructions - programs[few].stats.instructions;
-            let loads = (FEW_AND_MANY[1] - FEW_AND_MANY[0]) as f64;
+            let loads = (more * (FEW_AND_MANY[1] - FEW_AND_MANY[0])) as f64;
             ((ns[few + 1] - ns[few] - scalar * instructions as f64) / loads).max(0.0)
         };
         levels.push(Measured {
             bytes,
-            line: per_load(0),
-            load: (per_load(2) - per_load(0)).max(0.0),
+            line: per_load(0, MORE),
+            load: (per_load(4, 1) - per_load(2, 1)).max(0.0),
         });
     }
     Ok(Report {
@@ -136,6 +149,7 @@ pub fn run(effort: Effort) -> Result<Report, Box<dyn Error>> {
         call: call(effort)?,
         scalar,
         lanes,
+        wide,
         levels,
         estimates: estimates(&target, effort)?,
     })
@@ -161,6 +175,8 @@ impl Report {
             call: round(self.call),
             // Structures are about half of either.
             instruction: round((self.scalar * self.lanes).sqrt()),
+            // Nothing is known of lanes that there are not.
+            wide: round(self.wide.unwrap_or(1.0)),
             levels,
         }
     }
@@ -174,6 +190,10 @@ impl fmt::Display for Report {
             "scalar instruction {:.3} ns, instruction on lanes {:.3} ns",
             self.scalar, self.lanes
         )?;
+        match self.wide {
+            Some(wide) => writeln!(f, "sixteen lanes take {wide:.2} times as long as eight")?,
+            None => writeln!(f, "there are no sixteen lanes here")?,
+        }
         for Measured { bytes, line, load } in &self.levels {
             writeln!(
                 f,
@@ -183,12 +203,13 @@ impl fmt::Display for Report {
         let Calibration {
             call,
             instruction,
+            wide,
             levels,
         } = self.calibration();
         writeln!(f, "\n// {}\n// {}", self.machine, self.command)?;
         writeln!(
             f,
-            "Calibration {{\n    call: {call:?},\n    instruction: {instruction:?},\n    levels: ["
+            "Calibration {{\n    call: {call:?},\n    instruction: {instruction:?},\n    wide: {wide:?},\n    levels: ["
         )?;
         for Level { line, load } in levels {
             writeln!(f, "        Level {{ line: {line:?}, load: {load:?} }},")?;
@@ -283,10 +304,9 @@ fn scalars(layout: &KeyLayout, count: usize) -> ProgramBuilder {
     b
 }
 
-/// So many comparisons of eight intervals.
-fn comparisons(layout: &KeyLayout, count: usize) -> ProgramBuilder {
-    let (mut b, key) = program(layout, 0x100);
-    let lanes = 8;
+/// So many comparisons of `lanes` intervals.
+fn comparisons(layout: &KeyLayout, count: usize, lanes: u8) -> ProgramBuilder {
+    let (mut b, key) = program(layout, 0x1_0000);
     let columns = ["lo", "len"].iter().enumerate();
     let vectors = lanes as u32 * count as u32;
     let columns: Vec<Column> = columns
@@ -325,7 +345,8 @@ fn lines(layout: &KeyLayout, table: &Table, count: usize) -> ProgramBuilder {
     let id = b.table(table.clone());
     let mut all: Option<ValueId> = None;
     for i in 0..count {
-        let bits = b.shr(key, 7 * i as u8);
+        // Another line for each, and random bits for all: 22 for the largest table.
+        let bits = b.shr(key, i as u8);
         let next = load_next(&mut b, id, bits, rows);
         all = Some(all.map_or(next, |all| b.binary(BinaryOp::Xor, all, next)));
     }

@@ -28,6 +28,13 @@ pub use target::{Caches, Features, Generator, Isa, Target};
 
 use pktjit_ir::VerifiedProgram;
 
+/// Whether code for AVX-512 is better than code for AVX2 where `program` is concerned; if not, [`compile`] makes the latter for
+/// a target with AVX-512 too, and says so in [`CompiledCode::target`].
+#[must_use]
+pub fn gains_from_avx512(program: &VerifiedProgram) -> bool {
+    isa::x64::gains_from_avx512(program)
+}
+
 /// Generates the code of `program` for `target`.
 ///
 /// # Errors

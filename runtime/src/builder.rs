@@ -12,7 +12,7 @@ use pktjit_fallback::{Interpreter, LinearScan};
 use pktjit_ir::plan::{Choice, Effort, Machine, Options, Pext, Plan, PlanError, plan};
 use pktjit_ir::{RuleSet, Structure};
 use pktjit_jit::audit::{audit, has_auditor};
-use pktjit_jit::{Caches, Features, compile};
+use pktjit_jit::{Caches, Features, compile, gains_from_avx512};
 
 use crate::classifier::{Classifier, Inner};
 use crate::code_memory::{CodeMemory, OsMemory};
@@ -100,7 +100,8 @@ impl ClassifierBuilder {
     /// Width of the widest vector registers that machine code may use, 256 or 512; 512 unless set.
     ///
     /// What is no such width counts as the next narrower one, and 256 is the least: at 256 the engine
-    /// [`Avx512`](EngineKind::Avx512) still has its mask registers.
+    /// [`Avx512`](EngineKind::Avx512) still has its mask registers. At 512 plans take such registers only where the estimate
+    /// says that they gain.
     #[must_use]
     pub fn max_vector_bits(mut self, bits: u16) -> Self {
         self.max_vector_bits = bits;
@@ -290,10 +291,10 @@ impl<'a> Build<'a> {
         let mut target = target.map_err(|reason| refused(reason.into()))?;
         target.max_vector_bits = target.max_vector_bits.min(settings.max_vector_bits);
         let plan = self.plan(target.lanes())?;
-        if kind == EngineKind::Avx512 && !is_named && plan.decision().lanes() <= 8 {
-            return Err(refused("the plan gains nothing from sixteen lanes".into()));
-        }
         let program = plan.program().clone();
+        if kind == EngineKind::Avx512 && !is_named && !gains_from_avx512(&program) {
+            return Err(refused("the program gains nothing from it".into()));
+        }
         let mut stats = self.stats;
         let code =
             timed(&mut stats.compile_time, || compile(&program, &target)).map_err(|error| {

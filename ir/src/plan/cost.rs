@@ -9,6 +9,7 @@
 //! | --- | --- | --- |
 //! | the call | - | `call`: instructions of one lookup run while the next is called, so the longer of the two counts most |
 //! | instructions | scalar and vector ones alike, for the machine's lanes and its way to gather bits | `instruction` |
+//! | wide ones | tests of sixteen lanes, each as so many of eight: see [`Machine::on_lanes`] | `wide` |
 //! | lines | lines of tables that are touched; a quarter of those that are read in order | `line`, in each cache |
 //! | dependent loads | loads from tables that wait for a load from a table | `load`: what the wait adds |
 //! | bytes | of all tables | with the sizes of caches, where lines and loads are found |
@@ -69,6 +70,9 @@ pub struct Calibration {
     pub call: f64,
     /// A machine instruction.
     pub instruction: f64,
+    /// How many tests of eight lanes take as long as one of sixteen: one where a machine has as many units for vectors of 512
+    /// bits as for those of 256, two where such a vector takes a unit twice.
+    pub wide: f64,
     /// The first-level cache, the second, the third, and memory; none is quicker than the one before.
     pub levels: [Level; 4],
 }
@@ -92,6 +96,14 @@ impl Machine {
         }
     }
 
+    /// What so many instructions that test eight lanes count where they test all lanes of the machine.
+    pub(crate) fn on_lanes(&self, instructions: f64) -> f64 {
+        match self.lanes {
+            16 => CALIBRATION.wide * instructions,
+            _ => instructions,
+        }
+    }
+
     /// The estimated time of one lookup, in nanoseconds.
     #[must_use]
     pub fn nanoseconds(&self, cost: &Cost) -> f64 {
@@ -99,6 +111,7 @@ impl Machine {
             call,
             instruction,
             levels,
+            ..
         } = CALIBRATION;
         let share = |cache: usize| (cache as f64 / cost.table_bytes.max(1) as f64).min(1.0);
         let within = [share(self.l1d), share(self.l2), share(self.l3), 1.0];
@@ -212,6 +225,42 @@ mod tests {
             ..Machine::default()
         };
         assert!(small.nanoseconds(&SOME) > nanoseconds(SOME));
+    }
+
+    #[test]
+    fn lines_of_the_second_level_count_where_there_are_dozens() {
+        // Two ways to hold acl1_10k, which took 12 and 16 ns (AMD EPYC, family 25 model 17, 2026-12-01), and with tables that do
+        // not leave the nearest cache would be as quick as each other.
+        let peel = Cost {
+            instructions: 153.0,
+            dependent_loads: 3.0,
+            lines: 8.4,
+            table_bytes: 351_968,
+        };
+        let bucket = Cost {
+            instructions: 149.0,
+            dependent_loads: 4.0,
+            lines: 27.3,
+            table_bytes: 785_216,
+        };
+        assert!(nanoseconds(peel) + 3.0 < nanoseconds(bucket));
+        let near = |cost| Cost {
+            table_bytes: 16 << 10,
+            ..cost
+        };
+        let apart = nanoseconds(near(peel)) - nanoseconds(near(bucket));
+        assert!(apart.abs() < 0.5, "{apart}");
+    }
+
+    #[test]
+    fn a_test_of_sixteen_lanes_counts_more_than_one_of_eight_and_no_more_than_two() {
+        let machine = |lanes| Machine {
+            lanes,
+            ..Machine::default()
+        };
+        let [four, eight, sixteen] = [4, 8, 16].map(|lanes| machine(lanes).on_lanes(3.0));
+        assert_eq!((four, eight), (3.0, 3.0));
+        assert!((3.0..=6.0).contains(&sixteen), "{sixteen}");
     }
 
     #[test]

@@ -186,6 +186,43 @@ fn a_map_of_pipapo_is_priced_by_the_pieces_that_match_before_it() {
     );
 }
 
+/// The decision for rules on a machine with sixteen lanes.
+fn of_sixteen_lanes(rules: &RuleSet, structure: Choice) -> Decision {
+    let mut options = Options {
+        structure,
+        ..Options::default()
+    };
+    options.machine.lanes = 16;
+    plan(rules, &options).unwrap().decision().clone()
+}
+
+#[test]
+fn sixteen_lanes_are_taken_where_they_spare_more_than_they_cost() {
+    let pair = |i: u128| range(100 * i, 100 * i + 50);
+    let few = |count| {
+        set(
+            ports(),
+            (0..count).map(|i| Rule::new([pair(i), pair(2 * i)])),
+        )
+    };
+    // One vector of eight lanes, and two.
+    let lanes = [8, 12].map(|count| of_sixteen_lanes(&few(count), Choice::Only(Structure::Inline)));
+    assert_eq!(lanes.map(|decision| decision.lanes()), [8, 16]);
+}
+
+#[test]
+fn wide_ranges_are_compared_eight_at_a_time() {
+    // Four words, of which all masks are combined (1000 random ones took 3.5 ns, and 5.0 with sixteen lanes).
+    let layout = KeyLayout::packed([Field::ipv6_addr("saddr")]).unwrap();
+    let start = |i: u128| i.wrapping_mul(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835);
+    let rules = (1..=1000).map(|i| {
+        let (lo, hi) = (start(i), start(i).saturating_add(1 << 100));
+        Rule::new([Match::Range { lo, hi }])
+    });
+    let decision = of_sixteen_lanes(&set(layout, rules), Choice::Only(Structure::Radix));
+    assert_eq!(decision.lanes(), 8, "{decision}");
+}
+
 #[test]
 fn lanes_that_no_vector_has_are_an_error() {
     let rules = set(ports(), [Rule::new([Match::Exact(1), Match::Exact(2)])]);

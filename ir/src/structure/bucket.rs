@@ -182,7 +182,7 @@ impl Bucket {
             lines: f64::from(comparison.column_count() + 1) * lanes as f64 / 16.0,
             table_bytes: 0,
         };
-        let one = of_bucket + comparison.block_cost() + comparison.key_cost(1.0);
+        let one = of_bucket + comparison.block_cost(&input.machine) + comparison.key_cost(1.0);
         let two = Cost {
             instructions: 28.0,
             dependent_loads: 2.0,
@@ -238,9 +238,10 @@ impl Bucket {
 fn further_nanoseconds(input: &Input<'_>, rules: usize) -> f64 {
     let blocks = rules as f64 / f64::from(input.machine.lanes);
     if blocks <= 2.0 {
-        1.5 * blocks
+        input.machine.on_lanes(1.5) * blocks
     } else {
-        (3.0 + 4.0 * (blocks / 2.0).log2()).min(linear_nanoseconds(input, rules))
+        (input.machine.on_lanes(3.0) + 4.0 * (blocks / 2.0).log2())
+            .min(linear_nanoseconds(input, rules))
     }
 }
 
@@ -248,7 +249,7 @@ fn further_nanoseconds(input: &Input<'_>, rules: usize) -> f64 {
 fn linear_nanoseconds(input: &Input<'_>, rules: usize) -> f64 {
     let blocks = (rules as f64 / f64::from(input.machine.lanes)).ceil();
     let cost = Cost {
-        instructions: 20.0 * blocks,
+        instructions: input.machine.on_lanes(20.0) * blocks,
         lines: 5.0 / 4.0 * blocks,
         ..Cost::default()
     };
@@ -448,7 +449,7 @@ impl Group {
         let blocks = f64::from(capacity / u32::from(machine.lanes));
         let compare = Cost {
             // A mask to a scalar and its or; then the first bit, the row number, the address.
-            instructions: blocks * (comparison.block_cost().instructions + 3.0) + 5.0,
+            instructions: blocks * (comparison.block_cost(machine).instructions + 3.0) + 5.0,
             dependent_loads: 1.0,
             lines: row_bytes(comparison, capacity) as f64 / 64.0,
             table_bytes: 0,

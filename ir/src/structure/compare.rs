@@ -27,6 +27,7 @@ use crate::builder::ProgramBuilder;
 use crate::entity::{FieldId, ValueId};
 use crate::field::ByteOrder;
 use crate::key::{KeyLayout, Word};
+use crate::plan::Machine;
 use crate::program::{BinaryOp, Column, CompareOp, Inst, LaneCompareOp, MISS, MaskOp};
 use crate::rule::{Match, Rule};
 use crate::structure::Cost;
@@ -546,15 +547,19 @@ impl Comparison {
     }
 
     /// What testing one vector of rules costs.
-    pub(crate) fn block_cost(&self) -> Cost {
+    pub(crate) fn block_cost(&self, machine: &Machine) -> Cost {
+        Cost {
+            instructions: machine.on_lanes(self.block_instructions()),
+            ..Cost::default()
+        }
+    }
+
+    /// Machine instructions that test one vector of rules.
+    pub(crate) fn block_instructions(&self) -> f64 {
         let columns = self.tests.iter().flat_map(Test::columns);
         let widened = columns.filter(|&(word, _)| self.number_bytes(word) < 4);
         let tests: f64 = self.tests.iter().map(Test::instructions).sum();
-        let instructions = tests + widened.count() as f64;
-        Cost {
-            instructions,
-            ..Cost::default()
-        }
+        tests + widened.count() as f64
     }
 
     /// What is paid for a key and its `blocks` blocks of rules: spreading the words, testing the common bits.

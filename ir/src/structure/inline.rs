@@ -54,7 +54,8 @@ impl Inline {
         let blocks = (self.rows.len() as f64 / lanes).ceil();
         let row_bytes = f64::from(self.comparison.column_count() + 1) * blocks * lanes * 4.0;
         let compare = Cost {
-            instructions: blocks * (self.comparison.block_cost().instructions + 3.0) + 5.0,
+            instructions: blocks * (self.comparison.block_cost(&input.machine).instructions + 3.0)
+                + 5.0,
             // The row number, after the comparisons.
             dependent_loads: 1.0,
             // Streamed in order: a quarter of the lines of a random access.

@@ -28,7 +28,7 @@ impl Blocks {
             Comparison::new(input.layout(), rows.iter().map(|&row| input.rule(row)))
         };
         let blocks = rows.len().div_ceil(input.machine.lanes.into()) as u64;
-        let steps = blocks.saturating_mul((4.0 * comparison.block_cost().instructions) as u64);
+        let steps = blocks.saturating_mul((4.0 * comparison.block_instructions()) as u64);
         if blocks > u64::from(MAX_TRIPS) || steps > MAX_STEPS {
             return Err(Refusal::TooLong {
                 steps,
@@ -45,9 +45,10 @@ impl Blocks {
         let lanes = f64::from(input.machine.lanes);
         let blocks = (self.rows.len() as f64 / lanes).ceil();
         let row_bytes = f64::from(self.comparison.column_count() + 1) * lanes * 4.0;
+        let tests = self.comparison.block_cost(&input.machine).instructions;
         let cost = Cost {
             // Address, four for the masked minimum, four for the loop; the horizontal minimum at the end.
-            instructions: blocks * (self.comparison.block_cost().instructions + 9.0) + 12.0,
+            instructions: blocks * (tests + 9.0) + 12.0,
             dependent_loads: 0.0,
             // Streamed in order: a quarter of the lines of a random access.
             lines: blocks * row_bytes / 64.0 / 4.0,

@@ -115,14 +115,23 @@ pub(crate) struct Forest {
     /// there is one tree and so one root.
     fanouts: Vec<u32>,
     lanes: u8,
+    /// What comparing a vector with a node counts.
+    vector: f64,
 }
 
 impl Forest {
     pub(crate) fn new(input: &Input<'_>, segments: &Segments, fanouts: Vec<u32>) -> Self {
+        let words = segments.words().to_vec();
+        let compare = if words.len() > 1 {
+            5.0 * words.len() as f64 - 2.0
+        } else {
+            2.0 * words.len() as f64
+        };
         Self {
-            words: segments.words().to_vec(),
+            words,
             fanouts,
             lanes: input.machine.lanes,
+            vector: input.machine.on_lanes(compare),
         }
     }
 
@@ -162,14 +171,8 @@ impl Forest {
 
     /// What a search costs in one of so many trees.
     pub(crate) fn cost(&self, trees: usize) -> Cost {
-        let words = self.words.len() as f64;
-        let compare = if self.words.len() > 1 {
-            5.0 * words - 2.0
-        } else {
-            2.0 * words
-        };
         let mut cost = Cost {
-            instructions: 3.0 * words,
+            instructions: 3.0 * self.words.len() as f64,
             ..Cost::default()
         };
         let mut nodes = trees;
@@ -180,7 +183,8 @@ impl Forest {
             let result_bytes = if self.is_leaf(level) { 4 * width } else { 0 };
             let is_constant = nodes == 1;
             // The mask to a scalar and its or; then the first bit, the number of the child, its address.
-            cost.instructions += vectors * (compare + 3.0) + if is_constant { 2.0 } else { 6.0 };
+            cost.instructions +=
+                vectors * (self.vector + 3.0) + if is_constant { 2.0 } else { 6.0 };
             cost.lines += (compared_bytes + result_bytes) as f64 / 64.0;
             cost.table_bytes += nodes * (compared_bytes + result_bytes);
             nodes *= fanout as usize;

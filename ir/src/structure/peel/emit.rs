@@ -157,7 +157,7 @@ pub(super) fn leaf_cost(
     let row_bytes = (comparison.rule_bytes() as usize + 4) * usize::from(machine.lanes) * blocks;
     Cost {
         // The address; for each block three for the masked minimum.
-        instructions: blocks as f64 * (comparison.block_cost().instructions + 3.0) + 3.0,
+        instructions: blocks as f64 * (comparison.block_cost(machine).instructions + 3.0) + 3.0,
         dependent_loads: 1.0,
         lines: row_bytes as f64 / 64.0,
         table_bytes: row_bytes * leaves,

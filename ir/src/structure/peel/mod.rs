@@ -104,7 +104,7 @@ pub(crate) struct Peel {
 /// What rules that are left over are expected to cost, in nanoseconds: smooth in their number, so that the search is not misled
 /// by steps.
 struct Outlook {
-    /// Each of the first two vectors of rules.
+    /// Each of the first two vectors of rules, of eight lanes.
     vector: f64,
     /// Whenever there are twice as many.
     doubling: f64,
@@ -576,6 +576,7 @@ impl<'a> Search<'a> {
     fn further_nanoseconds(&self, rules: f64, outlook: &Outlook) -> f64 {
         let blocks = rules / f64::from(self.input.machine.lanes);
         let Outlook { vector, doubling } = outlook;
-        vector * blocks.min(2.0) + doubling * (blocks / 2.0).max(1.0).log2()
+        self.input.machine.on_lanes(*vector) * blocks.min(2.0)
+            + doubling * (blocks / 2.0).max(1.0).log2()
     }
 }

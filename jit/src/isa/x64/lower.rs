@@ -18,6 +18,8 @@ mod scratch;
 mod staged;
 mod tables;
 
+pub(crate) use avx512::gains as gains_from_avx512;
+
 use std::collections::HashMap;
 
 use pktjit_ir::program::{Inst as Ir, MaskOp, Type};

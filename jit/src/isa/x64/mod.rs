@@ -26,8 +26,10 @@ use super::regs::Allowed;
 use crate::code::CompiledCode;
 use crate::code_buffer::MAX_CODE;
 use crate::error::CompileError;
-use crate::target::Target;
+use crate::isa::lower::check_lanes;
+use crate::target::{Features, Target};
 use inst::{Inst, Reg};
+pub(crate) use lower::gains_from_avx512;
 
 const fn allowed(general: &[Reg]) -> Allowed<'_> {
     Allowed {
@@ -45,6 +47,14 @@ pub(crate) fn compile(
     program: &VerifiedProgram,
     target: &Target,
 ) -> Result<CompiledCode, CompileError> {
+    check_lanes::<Inst>(program, target)?;
+    let target = &Target {
+        features: Features {
+            avx512: target.features.avx512 && gains_from_avx512(program),
+            ..target.features
+        },
+        ..*target
+    };
     compile::compile::<Inst>(program, target)
 }
 

@@ -97,14 +97,32 @@ fn a_minimum_under_a_mask_starts_from_ones_and_constants_are_read_into_all_lanes
 #[test]
 fn masks_that_change_places_in_a_loop_are_swapped_without_a_third() {
     let text = lookup(
-        8,
-        "v2 = load_key.le32 0 v3 = splat.8 v2 v4 = load_lanes.8 v1.0[0] v5 = load_lanes.8 v1.1[0]
+        16,
+        "v2 = load_key.le32 0 v3 = splat.16 v2 v4 = load_lanes.16 v1.0[0] v5 = load_lanes.16 v1.1[0]
          v6 = eq_lanes v3, v4 v7 = le_lanes v3, v5 jump block1(v0, v6, v7)
-         block1(v8: scalar, v9: mask.8, v10: mask.8) trips=3: repeat block1(v10, v9), block2(v9, v10)
-         block2(v11: mask.8, v12: mask.8): v13 = and_not_masks v11, v12 v14 = lane_bits v13 return v14",
+         block1(v8: scalar, v9: mask.16, v10: mask.16) trips=3: repeat block1(v10, v9), block2(v9, v10)
+         block2(v11: mask.16, v12: mask.16): v13 = and_not_masks v11, v12 v14 = lane_bits v13 return v14",
     );
     assert_eq!(text.matches("kxorw").count(), 3, "{text}");
     assert!(text.contains("kandnw"), "{text}");
+}
+
+#[test]
+fn eight_lanes_are_compared_as_avx2_does_where_masks_gain_nothing() {
+    let compare = |rest: &str| {
+        let loads = "v2 = load_key.le32 0 v3 = splat.8 v2 v4 = load_lanes.8 v1.0[0] v5 = load_lanes.8 v1.1[0]";
+        lookup(8, &format!("{loads} {rest}"))
+    };
+    let equal = compare("v6 = eq_lanes v3, v4 v7 = lane_bits v6 return v7");
+    let wide = compare(
+        "v6 = le_lanes v3, v4 v7 = eq_lanes v3, v5 v8 = and_not_masks v6, v7 v9 = lane_bits v8 return v9",
+    );
+    for text in [equal, wide] {
+        assert!(text.contains("vmovmskps"), "{text}");
+        assert!(!text.contains("kmov"), "{text}");
+    }
+    let unsigned = compare("v6 = le_lanes v3, v4 v7 = lane_bits v6 return v7");
+    assert!(unsigned.contains("vpcmpleud k1,"), "{unsigned}");
 }
 
 #[test]
