@@ -25,12 +25,12 @@ impl Work {
         }
     }
 
-    /// What planning for so many rules may be: ClassBench lists of 1,000 to 100,000 rules take up to a third of it.
+    /// What planning for so many rules may be: ClassBench lists of 1,000 to 100,000 rules take up to half of it.
     pub(crate) fn for_rules(rules: usize, effort: Effort) -> Self {
         let per_rule = match effort {
             Effort::Fast => 2_000,
-            Effort::Balanced => 20_000,
-            Effort::Best => 200_000,
+            Effort::Balanced => 10_000,
+            Effort::Best => 100_000,
         };
         Self::new(per_rule * (rules as u64 + 1_000))
     }
