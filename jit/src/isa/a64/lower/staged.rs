@@ -8,9 +8,12 @@ use crate::isa::a64::immediate::is_mask;
 use crate::isa::a64::inst::{Alu, Cond, Inst, Operand, Size, Width};
 use crate::isa::staged::lines;
 
+/// The largest displacement of a prefetch.
+const MOST_DISP: u32 = 255;
+
 /// Passes.
 impl Lowering<'_> {
-    /// Asks for the lines of the staged row.
+    /// Asks for the lines of the staged row that begin as far from it as the instruction can say.
     pub(super) fn prefetch(&mut self) {
         let Some(row) = self.program.staged else {
             return;
@@ -22,7 +25,7 @@ impl Lowering<'_> {
         let row_bytes = self.program.tables[table.index()].row_bytes;
         let place = self.row(row, table, index);
         let base = self.place_register(place);
-        for disp in lines(row_bytes) {
+        for disp in lines(row_bytes).take_while(|&disp| disp <= MOST_DISP) {
             self.push_reading(Inst::Prefetch { base, disp }, Some(table));
         }
     }
