@@ -265,7 +265,7 @@ fn the_rules_decide_the_structure() {
     );
     assert_eq!(auto(&exact), Structure::Hash);
     let boxes = set(
-        ports(),
+        KeyLayout::packed(["saddr", "daddr"].map(Field::ipv4_addr)).unwrap(),
         (0..5000)
             .map(grid)
             .map(|(x, y)| Rule::new([range(x, x + 4), range(y, y + 4)])),

@@ -172,7 +172,7 @@ pub(super) fn build(input: &Input<'_>, stages: &[Rc<Stage>], rest: Option<&Rest>
     let none = b.splat(miss, input.machine.lanes);
     let mut best = none;
     // The others, which are small, stay in near caches.
-    let table_bytes = |stage: &&Stage| stage.cost(&input.machine).table_bytes;
+    let table_bytes = |stage: &&Rc<Stage>| stage.cost(&input.machine).table_bytes;
     let largest = stages.iter().max_by_key(table_bytes);
     for stages in stages.chunks(WAYS_AT_ONCE) {
         let rows: Vec<ValueId> = stages

@@ -20,7 +20,7 @@ use pktjit_ir::{TableId, ValueId};
 
 use super::abi;
 use super::immediate::is_arithmetic;
-use super::inst::{Cond, Inst, Label, Operand, Reg, Shift, Size, Vector};
+use super::inst::{self, Cond, Inst, Label, Operand, Reg, Shift, Size, Vector};
 use crate::isa::lower::{Held, Machine};
 use crate::target::Target;
 use memory::Place;
@@ -98,6 +98,7 @@ impl Machine for Inst {
         lowering.row(value, table, index)
     }
 
+    /// What begins further on than a displacement reaches is left to the CPU, which by then sees where it goes.
     fn prefetch(
         lowering: &mut Lowering<'_>,
         row: Place,
@@ -105,7 +106,7 @@ impl Machine for Inst {
         table: TableId,
     ) {
         let base = lowering.place_register(row);
-        for disp in bytes {
+        for disp in bytes.take_while(|&disp| disp <= inst::MAX_PREFETCH_DISP) {
             lowering.push_reading(Self::Prefetch { base, disp }, Some(table));
         }
     }

@@ -37,8 +37,8 @@ fn batches_alone_ask_for_rows_ahead() {
 }
 
 #[test]
-fn as_many_lines_are_asked_for_as_a_row_may_begin_with_up_to_two() {
-    for (columns, lines) in [(1, 1), (2, 1), (3, 2), (4, 2)] {
+fn as_many_lines_are_asked_for_as_a_row_may_reach_into_up_to_eight() {
+    for (columns, lines) in [(1, 1), (2, 1), (3, 2), (4, 2), (5, 3), (20, 8)] {
         let code = compiled(far_row(100, columns, true));
         let found = count(&code, Mnemonic::Prefetcht0);
         assert_eq!(found, [0, lines, lines], "{columns} columns");
