@@ -264,11 +264,17 @@ fn the_rules_decide_the_structure() {
             .map(|(x, y)| Rule::new([Match::Exact(x), Match::Exact(y)])),
     );
     assert_eq!(auto(&exact), Structure::Hash);
+    // Side by side, both ports would be one test of `peel`.
+    let apart = [("sport", 0), ("dport", 4)].map(|(name, at)| (Field::inet_service(name), at));
     let boxes = set(
-        KeyLayout::packed(["saddr", "daddr"].map(Field::ipv4_addr)).unwrap(),
+        KeyLayout::at(apart).unwrap(),
         (0..5000)
             .map(grid)
             .map(|(x, y)| Rule::new([range(x, x + 4), range(y, y + 4)])),
+    );
+    eprintln!(
+        "{}",
+        plan(&boxes, &Options::default()).unwrap().into_parts().1
     );
     assert_eq!(auto(&boxes), Structure::Bucket);
     // Each interval around the one before, all of them in one corner of the addresses.
