@@ -13,7 +13,7 @@
 //! as many cells as its fullest one needs. A block inside one segment is a single cell, which it shares with the block
 //! before if that is inside the same. With one block there is no table of them: `line` is the leading bits of x'.
 //!
-//! So a lookup touches one line of a large table, at the price of up to 64 bytes for a segment where they are unevenly spread.
+//! So a lookup touches one line of a large table, at the price of up to 64 bytes a segment where they are unevenly spread.
 
 use std::ops::Range;
 
