@@ -5,6 +5,7 @@ use pktjit::{
     Structure,
 };
 use pktjit_fuzz::oracle::{Questions, compile, configurations};
+use pktjit_ir::plan::{Choice, Options, plan};
 use quickcheck::{Arbitrary, Gen};
 
 fn below(g: &mut Gen, n: u64) -> u64 {
@@ -76,15 +77,68 @@ fn a_field_of_any_width_and_spread() {
     assert!(lookups > 500_000, "{lookups}");
 }
 
+/// Ranges with gaps, so many in each of 64 stretches of 2^18 values of `10.0.0.0/8`.
+fn ranges(g: &mut Gen, count: impl Fn(u64) -> u64) -> Vec<Match> {
+    let mut ranges = Vec::new();
+    for stretch in 0..64 {
+        let count = count(stretch);
+        let room = (1 << 18) / count;
+        for i in 0..count {
+            let lo = 0x0a00_0000 + (stretch << 18) + i * room + below(g, room / 2);
+            let hi = lo + below(g, room / 2);
+            let (lo, hi) = (lo.into(), hi.into());
+            ranges.push(Match::Range { lo, hi });
+        }
+    }
+    ranges
+}
+
+#[test]
+fn cells_that_are_a_line_each_with_and_without_blocks() {
+    let g = &mut Gen::from_size_and_seed(100, 2026);
+    let radix = || one_field_configurations().filter(|&(_, found)| found == Structure::Radix);
+    let tables = |rules: &RuleSet| -> Vec<String> {
+        let options = Options {
+            structure: Choice::Only(Structure::Radix),
+            ..Options::default()
+        };
+        let plan = plan(rules, &options).unwrap();
+        let tables = plan.program().program().tables.iter();
+        tables.map(|table| table.name.to_string()).collect()
+    };
+    let field = Field::ipv4_addr("daddr");
+    let even = ranges(g, |_| 400);
+    ask(g, &field, &even, radix(), |rules| {
+        assert_eq!(tables(rules), ["lines"]);
+    });
+    // One stretch needs cells that the others would be too many of.
+    let uneven = ranges(g, |stretch| if stretch == 40 { 10_000 } else { 200 });
+    ask(g, &field, &uneven, radix(), |rules| {
+        assert_eq!(tables(rules), ["blocks", "lines"]);
+    });
+}
+
 /// Asks about so many rules behind a field in which all rules agree; yields the number of lookups.
 fn check(g: &mut Gen, field: &Field, spread: Spread, count: u64) -> usize {
+    let elements: Vec<Match> = (0..count).map(|_| interval(g, field, spread)).collect();
+    ask(g, field, &elements, one_field_configurations(), |_| {})
+}
+
+/// The same for rules that want these elements; `look` is shown the rules.
+fn ask(
+    g: &mut Gen,
+    field: &Field,
+    elements: &[Match],
+    configurations: impl Iterator<Item = (EngineKind, Structure)>,
+    look: impl FnOnce(&RuleSet),
+) -> usize {
+    let count = elements.len() as u64;
     let zone = Field::inet_service("zone");
     let layout = KeyLayout::packed([zone, field.clone()]).unwrap();
     let agreed = Match::Prefix {
         value: 0x1200,
         len: 8,
     };
-    let elements: Vec<Match> = (0..count).map(|_| interval(g, field, spread)).collect();
     let builder = RuleSet::builder(layout.clone()).overlap(Overlap::First);
     let rules = elements
         .iter()
@@ -93,6 +147,7 @@ fn check(g: &mut Gen, field: &Field, spread: Spread, count: u64) -> usize {
         })
         .build()
         .unwrap();
+    look(&rules);
     let keys: Vec<[u128; 2]> = (0..150)
         .map(|_| {
             let element = &elements[below(g, count) as usize];
@@ -116,7 +171,7 @@ fn check(g: &mut Gen, field: &Field, spread: Spread, count: u64) -> usize {
     let keys: Vec<Vec<u8>> = keys.iter().map(|key| layout.encode(key)).collect();
     let questions = Questions::new(&rules, &keys, &expected);
     let mut lookups = 0;
-    for (engine, structure) in one_field_configurations() {
+    for (engine, structure) in configurations {
         let classifier = compile(&rules, engine, Some(structure), Effort::Balanced)
             .unwrap()
             .unwrap();

@@ -9,6 +9,9 @@ pub(super) use crate::isa::inst::{
     Class, Cond, Label, Reg, Role, Size, Width, instructions, operations,
 };
 
+/// The largest displacement of a prefetch.
+pub(super) const MAX_PREFETCH_DISP: u32 = 255;
+
 /// A place in memory. An offset is one that the access can have: a multiple of its size below 4096 times that, or below
 /// 256; of a pair of vectors a multiple of 16 up to 1008.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -107,7 +110,7 @@ Inst {
     StoreAndAdvance { base: Reg, src: Reg },
     /// `ldr dst64, [base], #8`
     LoadAndAdvance { dst: Reg, base: Reg },
-    /// `prfum pldl1keep, [base, #disp]`
+    /// `prfum pldl1keep, [base, #disp]`, up to [`MAX_PREFETCH_DISP`].
     Prefetch { base: Reg, disp: u32 },
     /// `rev dst, src`
     Reverse { size: Size, dst: Reg, src: Reg },
