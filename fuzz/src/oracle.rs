@@ -38,6 +38,12 @@ pub fn is_asked(engine: EngineKind) -> Result<(), String> {
     }
 }
 
+/// Whether there is an auditor of the code of an engine on this machine.
+fn is_audited(engine: EngineKind) -> bool {
+    let cranelift = || Cpu::host().cranelift_target();
+    engine != EngineKind::Cranelift || cranelift().is_ok_and(|target| has_auditor(&target))
+}
+
 /// Every engine of this machine with every structure that it knows; `None` leaves the choice to the planner.
 pub fn configurations() -> impl Iterator<Item = (EngineKind, Option<Structure>)> {
     EngineKind::ALL
@@ -66,8 +72,7 @@ pub fn compile(
     let builder = Classifier::builder()
         .engine(engine)
         .effort(effort)
-        // The auditor does not understand all of its code: `has_auditor` says what is missing.
-        .audit(engine != EngineKind::Cranelift);
+        .audit(is_audited(engine));
     let builder = match structure {
         Some(structure) => builder.structure(structure),
         None => builder,

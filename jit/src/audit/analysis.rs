@@ -8,55 +8,68 @@ use std::ops::Range;
 
 use super::fault::{FaultKind, Faults};
 use super::layout::Layout;
-use super::number::Number;
 use super::value::Value;
 use super::{Accesses, AuditReport};
 
-/// The instructions of a machine, and what is known between them.
-pub(super) trait Machine {
-    /// One instruction.
-    type Op;
-    /// When a branch is taken.
-    type Condition: Copy;
-    /// What is known at one point of the code.
-    type State: Clone + PartialEq;
+/// One instruction of a machine.
+pub(super) trait Op {
+    type State: State;
 
-    /// Where an instruction is, and its text.
-    fn place(op: &Self::Op) -> (usize, String);
+    /// Where it is, and its text.
+    fn place(&self) -> (usize, String);
 
-    /// Carries `state` across one instruction.
+    /// Carries `state` across it.
     ///
     /// # Errors
     /// What cannot be proved; the state is right all the same, as if the access had been harmless.
     fn step(
+        &self,
         layout: Layout<'_>,
         state: &mut Self::State,
-        op: &Self::Op,
         counts: &mut Accesses,
     ) -> Result<(), (FaultKind, String)>;
+}
+
+/// What is known at one point of the code, whichever path led there.
+pub(super) trait State: Clone + PartialEq {
+    /// When a branch is taken.
+    type Condition: Copy;
 
     /// What is known if `condition` holds as well; `None` where it cannot.
-    fn given(state: &Self::State, condition: Self::Condition) -> Option<Self::State>;
+    fn given(&self, condition: Self::Condition) -> Option<Self>;
 
-    /// What holds whether one state does or the other; bounds that move are widened if `widen`.
-    fn join(one: &Self::State, other: &Self::State, widen: bool) -> Self::State;
+    /// What holds whether this state does or the other; bounds that move are widened if `widen`.
+    fn join(&self, other: &Self, widen: bool) -> Self;
 
-    /// How many elements have been taken off those that remain, at least one.
-    fn taken_elements(state: &Self::State) -> Option<u64>;
+    /// All that is followed: what registers hold, and what is kept in the frame.
+    fn values(&mut self) -> impl Iterator<Item = &mut Value>;
 
-    /// Makes the element that many after the current one the current one; so many exist.
-    fn later_element(state: &mut Self::State, elements: u64);
+    /// How many elements certainly exist from the current one on, so that their keys may be read and their results written.
+    fn elements(&mut self) -> &mut u64;
+}
 
-    /// The register that counts trips.
-    fn counter(state: &mut Self::State, register: usize) -> &mut Value;
+/// What is known of a register by `value` is known of all that is certainly the same.
+pub(super) fn learn<S: State>(state: &mut S, old: Value, value: Value) {
+    for held in state.values().filter(|held| held.is_same_trip(old)) {
+        *held = value;
+    }
+}
+
+/// How many elements exist whether so many do or `other`; none if bounds that move are widened.
+pub(super) fn join_elements(elements: u64, other: u64, widen: bool) -> u64 {
+    if other < elements && widen {
+        0
+    } else {
+        elements.min(other)
+    }
 }
 
 /// The code of one entry, decoded.
-pub(super) struct Function<M: Machine> {
+pub(super) struct Function<O: Op> {
     pub(super) name: &'static str,
-    pub(super) ops: Vec<M::Op>,
+    pub(super) ops: Vec<O>,
     /// In the order of the code; the first is the entry.
-    pub(super) blocks: Vec<Block<M::Condition>>,
+    pub(super) blocks: Vec<Block<<O::State as State>::Condition>>,
 }
 
 pub(super) struct Block<C> {
@@ -71,23 +84,8 @@ pub(super) struct Edge<C> {
     pub(super) to: usize,
     /// What is known where this way is taken.
     pub(super) condition: C,
-    pub(super) direction: Direction,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Direction {
-    Forward,
-    /// Back to the head of a loop that counts this register up to a constant.
-    Counted(Counter),
-    /// Back to the head of a loop of another kind.
-    Back,
-}
-
-/// A register that is 0 when a loop is entered, one more with each trip, and below `trips` at its head.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) struct Counter {
-    pub(super) register: usize,
-    pub(super) trips: u64,
+    /// Whether it leads back in the code, to the head of a loop.
+    pub(super) is_back: bool,
 }
 
 /// How often a block's state may change before bounds are widened. More than the rounds that a batch loop around an inner
@@ -95,17 +93,21 @@ pub(super) struct Counter {
 const PATIENCE: u32 = 8;
 
 /// Analyses one function, reports what cannot be proved, and adds what was to `report`.
-pub(super) fn run<M: Machine>(
+pub(super) fn run<O: Op>(
     layout: Layout<'_>,
-    function: &Function<M>,
-    arguments: M::State,
+    function: &Function<O>,
+    arguments: O::State,
     report: &mut AuditReport,
     faults: &mut Faults,
 ) {
+    let mut is_head = vec![false; function.blocks.len()];
+    for edge in function.blocks.iter().flat_map(|block| &block.edges) {
+        is_head[edge.to] |= edge.is_back;
+    }
     let analysis = Analysis {
         layout,
         function,
-        counters: counters(function),
+        is_head,
     };
     let states = analysis.settle(arguments);
     for (b, state) in states.into_iter().enumerate() {
@@ -115,26 +117,16 @@ pub(super) fn run<M: Machine>(
     }
 }
 
-struct Analysis<'a, M: Machine> {
+struct Analysis<'a, O: Op> {
     layout: Layout<'a>,
-    function: &'a Function<M>,
-    /// For each block, the counter of the loop that it is the head of.
-    counters: Vec<Option<Counter>>,
+    function: &'a Function<O>,
+    /// For each block, whether it is the head of a loop.
+    is_head: Vec<bool>,
 }
 
-fn counters<M: Machine>(function: &Function<M>) -> Vec<Option<Counter>> {
-    let mut counters = vec![None; function.blocks.len()];
-    for edge in function.blocks.iter().flat_map(|block| &block.edges) {
-        if let Direction::Counted(counter) = edge.direction {
-            counters[edge.to] = Some(counter);
-        }
-    }
-    counters
-}
-
-impl<M: Machine> Analysis<'_, M> {
+impl<O: Op> Analysis<'_, O> {
     /// The state at the start of each block.
-    fn settle(&self, arguments: M::State) -> Vec<Option<M::State>> {
+    fn settle(&self, arguments: O::State) -> Vec<Option<O::State>> {
         let blocks = &self.function.blocks;
         let mut states = vec![None; blocks.len()];
         let mut changes = vec![0; blocks.len()];
@@ -146,15 +138,15 @@ impl<M: Machine> Analysis<'_, M> {
             };
             for op in &self.function.ops[blocks[b].ops.clone()] {
                 // Doubts about a state that may still grow are not final.
-                let _ = M::step(self.layout, &mut state, op, &mut Accesses::default());
+                let _ = op.step(self.layout, &mut state, &mut Accesses::default());
             }
             for edge in &blocks[b].edges {
                 let Some((taken, _)) = self.take(&state, edge) else {
                     continue;
                 };
-                let old: &mut Option<M::State> = &mut states[edge.to];
+                let old: &mut Option<O::State> = &mut states[edge.to];
                 let new = match old {
-                    Some(old) => M::join(old, &taken, changes[edge.to] > PATIENCE),
+                    Some(old) => old.join(&taken, changes[edge.to] > PATIENCE),
                     None => taken,
                 };
                 if old.as_ref() != Some(&new) {
@@ -167,15 +159,15 @@ impl<M: Machine> Analysis<'_, M> {
         states
     }
 
-    fn prove(&self, b: usize, mut state: M::State, counts: &mut Accesses, faults: &mut Faults) {
+    fn prove(&self, b: usize, mut state: O::State, counts: &mut Accesses, faults: &mut Faults) {
         let block = &self.function.blocks[b];
         let ops = &self.function.ops[block.ops.clone()];
         let mut fault = |at: usize, kind, detail: String| {
-            let at = M::place(&ops[at]);
+            let at = ops[at].place();
             faults.push_at(kind, self.layout.code, self.function.name, at, detail);
         };
         for (i, op) in ops.iter().enumerate() {
-            if let Err((kind, detail)) = M::step(self.layout, &mut state, op, counts) {
+            if let Err((kind, detail)) = op.step(self.layout, &mut state, counts) {
                 fault(i, kind, detail);
             }
         }
@@ -187,33 +179,51 @@ impl<M: Machine> Analysis<'_, M> {
     }
 
     /// The state after taking an edge, and what is wrong with taking it; `None` where it never is.
+    ///
+    /// Why loops end: a count only goes back to 0 on a way forward to the head of its loop. On a path without end, let the first
+    /// of the heads be the one that infinitely many ways back lead to. Code before it is reached finitely often, and so is it from
+    /// there; from then on its count goes up with each way back, or there are fewer elements, and both have a bound.
     fn take(
         &self,
-        state: &M::State,
-        edge: &Edge<M::Condition>,
-    ) -> Option<(M::State, Option<&'static str>)> {
-        let mut taken = M::given(state, edge.condition)?;
-        let mut doubt = None;
-        match edge.direction {
-            Direction::Forward | Direction::Counted(_) => {}
-            Direction::Back => match M::taken_elements(&taken) {
-                Some(elements) => M::later_element(&mut taken, elements),
-                None => {
-                    doubt = Some(
-                        "a way back that neither counts to a constant nor takes any of the remaining elements",
-                    );
-                }
-            },
+        state: &O::State,
+        edge: &Edge<<O::State as State>::Condition>,
+    ) -> Option<(O::State, Option<&'static str>)> {
+        let mut taken = state.given(edge.condition)?;
+        if edge.is_back {
+            let goes_on = next_trip(&mut taken, edge.to) || next_element(&mut taken);
+            let doubt = "a way back that neither counts to a constant nor takes any of the remaining elements";
+            return Some((taken, (!goes_on).then_some(doubt)));
         }
-        if let Some(counter) = self.counters[edge.to] {
-            let is_next_trip = matches!(edge.direction, Direction::Counted(_));
-            let held = M::counter(&mut taken, counter.register);
-            if !is_next_trip && *held != Value::constant(0) {
-                doubt = Some("the counter of the loop does not start at 0");
+        if self.is_head[edge.to] {
+            for value in taken.values() {
+                *value = value.first_trip(edge.to);
             }
-            // It is not written but by the step of the loop.
-            *held = Value::Number(Number::up_to(counter.trips - 1));
         }
-        Some((taken, doubt))
+        Some((taken, None))
     }
+}
+
+/// Makes the next trip of a loop that counts to a constant the current one; whether it is such a loop.
+fn next_trip<S: State>(state: &mut S, head: usize) -> bool {
+    let Some(gain) = state.values().filter_map(|value| value.gain(head)).min() else {
+        return false;
+    };
+    for value in state.values() {
+        *value = value.next_trip(head, gain);
+    }
+    true
+}
+
+/// Makes the element behind those that were taken the current one; whether any was.
+fn next_element<S: State>(state: &mut S) -> bool {
+    let elements = *state.elements();
+    let taken = state.values().filter_map(|value| value.taken(elements));
+    let Some(taken) = taken.max().filter(|&taken| taken > 0) else {
+        return false;
+    };
+    for value in state.values() {
+        *value = value.later_element(taken);
+    }
+    *state.elements() -= taken;
+    true
 }

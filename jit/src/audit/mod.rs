@@ -7,8 +7,8 @@
 //! 1. Each entry is at a multiple of 64 and starts with `endbr64` or `bti c`; it ends in returns and never runs off its end.
 //! 2. No jump or call is indirect. Branches go to starts of instructions of the same function, none of which overlap; all
 //!    other bytes of the code are padding.
-//! 3. Branches go forward, but for two kinds of loops: one that counts a register from 0 to a constant, and the one of a
-//!    batch, which takes some of the n elements a trip.
+//! 3. Branches go forward, but for two kinds of loops: one that counts up from 0 to a constant, in registers or in the frame,
+//!    and the one of a batch, which takes some of the n elements a trip.
 //! 4. Every instruction belongs to the target, and is one that computes: nothing privileged, no string instruction, no
 //!    segment override, no system call. Calls and uses of the stack are those of the [`Profile`]: a leaf has none but the
 //!    return.
@@ -30,6 +30,7 @@ mod analysis;
 mod fault;
 mod layout;
 mod number;
+mod relation;
 mod value;
 mod x64;
 
@@ -130,11 +131,10 @@ impl fmt::Display for AuditReport {
     }
 }
 
-/// Whether there is an auditor that understands all code for `target`. Of Cranelift's code for x86-64 it understands what has no
-/// counted loop, or one whose counter stays in a register.
+/// Whether there is an auditor of code for `target`: for all but what Cranelift makes for machines other than x86-64.
 #[must_use]
 pub fn has_auditor(target: &Target) -> bool {
-    target.generator == Generator::Own
+    target.isa == Isa::X86_64 || target.generator == Generator::Own
 }
 
 /// Proves everything at the top of this module of code that was compiled from `program`.

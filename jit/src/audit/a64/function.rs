@@ -9,14 +9,13 @@ use std::ops::Range;
 use yaxpeax_arch::{Arch, Decoder, U8Reader};
 use yaxpeax_arm::armv8::a64::{ARMv8, Instruction, Opcode, Operand};
 
-use super::A64;
-use super::rules::{self, Flow, general, written};
-use super::state::{Condition, Relation};
-use super::transfer::immediate;
-use crate::audit::AuditReport;
-use crate::audit::analysis::{Counter, Direction};
+use super::rules::{self, Flow, general};
+use super::state::{Condition, State};
+use super::transfer;
+use crate::audit::analysis;
 use crate::audit::fault::{FaultKind, Faults};
 use crate::audit::layout::Layout;
+use crate::audit::{Accesses, AuditReport};
 
 /// Alignment of an entry.
 const ENTRY_ALIGN: usize = 64;
@@ -25,7 +24,7 @@ const WORD: usize = 4;
 /// `udf #0`, with which gaps are filled.
 const PADDING: [u8; WORD] = [0; WORD];
 
-pub(super) type Function = crate::audit::analysis::Function<A64>;
+pub(super) type Function = crate::audit::analysis::Function<Op>;
 type Block = crate::audit::analysis::Block<Condition>;
 type Edge = crate::audit::analysis::Edge<Condition>;
 
@@ -33,6 +32,23 @@ type Edge = crate::audit::analysis::Edge<Condition>;
 pub(super) struct Op {
     pub(super) instruction: Instruction,
     pub(super) offset: usize,
+}
+
+impl analysis::Op for Op {
+    type State = State;
+
+    fn place(&self) -> (usize, String) {
+        (self.offset, self.instruction.to_string())
+    }
+
+    fn step(
+        &self,
+        layout: Layout<'_>,
+        state: &mut State,
+        counts: &mut Accesses,
+    ) -> Result<(), (FaultKind, String)> {
+        transfer::step(layout, state, self, counts)
+    }
 }
 
 impl Op {
@@ -106,7 +122,7 @@ pub(super) fn decode(
     report.instructions += reached.iter().filter(|reached| **reached).count();
     let blocks = blocks(&ops, &flows, &targets);
     report.blocks += blocks.len();
-    let is_back = |edge: &&Edge| edge.direction != Direction::Forward;
+    let is_back = |edge: &&Edge| edge.is_back;
     report.loops += blocks.iter().flat_map(|b| &b.edges).filter(is_back).count();
     Some(Function { name, ops, blocks })
 }
@@ -231,23 +247,17 @@ fn blocks(ops: &[Op], flows: &[Flow], targets: &BTreeMap<usize, usize>) -> Vec<B
             let condition = ops[last].condition();
             let mut edges = Vec::with_capacity(2);
             if let Some(&to) = targets.get(&last) {
-                let direction = if to > last {
-                    Direction::Forward
-                } else {
-                    counter(ops, targets, to, first, last)
-                        .map_or(Direction::Back, Direction::Counted)
-                };
                 edges.push(Edge {
                     to: block_at(to),
                     condition,
-                    direction,
+                    is_back: to <= last,
                 });
             }
             if matches!(flows[last], Flow::Next | Flow::Branch) {
                 edges.push(Edge {
                     to: block_at(end),
                     condition: condition.negated(),
-                    direction: Direction::Forward,
+                    is_back: false,
                 });
             }
             Block {
@@ -256,80 +266,4 @@ fn blocks(ops: &[Op], flows: &[Flow], targets: &BTreeMap<usize, usize>) -> Vec<B
             }
         })
         .collect()
-}
-
-/// The counter of the loop from `head` to the branch `latch`, whose block starts at `block`:
-///
-/// ```text
-/// add r, r, #1            the only write of r in the loop
-/// ...                     nothing that changes flags
-/// cmp r, trips            a number, or a register that was set to one in this block
-/// b.lo head               the only way back to head; no other way into the loop than head
-/// ```
-///
-/// So r goes up by one with each trip. That it starts at 0 is for the analysis to prove, except where the head is the
-/// entry: nothing is known of its registers.
-fn counter(
-    ops: &[Op],
-    targets: &BTreeMap<usize, usize>,
-    head: usize,
-    block: usize,
-    latch: usize,
-) -> Option<Counter> {
-    let is_below = ops[latch].condition() == Condition::Flags(Relation::Below);
-    let compare = (block..latch)
-        .rev()
-        .find(|&i| ops[i].instruction.opcode == Opcode::SUBS)?;
-    let operands = &ops[compare].instruction.operands;
-    let (register, bits) = general(operands[1])?;
-    let trips = match operands[2] {
-        Operand::RegShift(_, 0, _, trips) => constant(&ops[block..compare], trips)?,
-        operand => immediate(operand)?,
-    };
-    let writes = |i: usize| written(&ops[i].instruction).any(|written| written == register);
-    let mut writers = (head..=latch).filter(|&i| writes(i));
-    let (Some(step), None) = (writers.next(), writers.next()) else {
-        return None;
-    };
-    let add = &ops[step].instruction;
-    let is_step = add.opcode == Opcode::ADD
-        && general(add.operands[0]) == Some((register, bits))
-        && general(add.operands[1]) == Some((register, bits))
-        && immediate(add.operands[2]) == Some(1);
-    let is_entered_elsewhere = targets.iter().any(|(from, to)| {
-        let is_inside = (head..=latch).contains(from);
-        (head + 1..=latch).contains(to) && !is_inside || *to == head && is_inside && *from != latch
-    });
-    let is_counted = head > 0
-        && register < rules::STACK
-        && is_below
-        && is_step
-        && (block..compare).contains(&step)
-        && (1..=i32::MAX as u64).contains(&trips)
-        && !is_entered_elsewhere;
-    is_counted.then_some(Counter {
-        register: register.into(),
-        trips,
-    })
-}
-
-/// The number that a register holds behind `ops`, if these set it.
-fn constant(ops: &[Op], register: u16) -> Option<u64> {
-    let mut held = None;
-    for op in ops {
-        let Instruction {
-            opcode, operands, ..
-        } = op.instruction;
-        if !written(&op.instruction).any(|written| written == register) {
-            continue;
-        }
-        held = match (opcode, operands[1], held) {
-            (Opcode::MOVZ, piece, _) => immediate(piece),
-            (Opcode::MOVK, Operand::ImmShift(imm, by), Some(held)) => {
-                Some(held & !(0xffff << by) | u64::from(imm) << by)
-            }
-            _ => None,
-        };
-    }
-    held
 }

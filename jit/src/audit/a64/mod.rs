@@ -12,57 +12,14 @@ mod rules;
 mod state;
 mod transfer;
 
-use super::analysis::{self, Machine};
+use super::analysis;
 use super::fault::{FaultKind, Faults};
 use super::layout::Layout;
 use super::number::Number;
 use super::value::{Base, CURRENT_KEY, Value};
-use super::{Accesses, AuditReport, Profile};
+use super::{AuditReport, Profile};
 use crate::code::Placement;
-use function::Op;
-use state::{Condition, State};
-
-/// AArch64.
-struct A64;
-
-impl Machine for A64 {
-    type Op = Op;
-    type Condition = Condition;
-    type State = State;
-
-    fn place(op: &Op) -> (usize, String) {
-        (op.offset, op.instruction.to_string())
-    }
-
-    fn step(
-        layout: Layout<'_>,
-        state: &mut State,
-        op: &Op,
-        counts: &mut Accesses,
-    ) -> Result<(), (FaultKind, String)> {
-        transfer::step(layout, state, op, counts)
-    }
-
-    fn given(state: &State, condition: Condition) -> Option<State> {
-        state.given(condition)
-    }
-
-    fn join(one: &State, other: &State, widen: bool) -> State {
-        one.join(other, widen)
-    }
-
-    fn taken_elements(state: &State) -> Option<u64> {
-        state.taken_elements()
-    }
-
-    fn later_element(state: &mut State, elements: u64) {
-        state.later_element(elements);
-    }
-
-    fn counter(state: &mut State, register: usize) -> &mut Value {
-        state.counter(register)
-    }
-}
+use state::State;
 
 /// Audits the three entries, each up to where the next one starts.
 pub(super) fn audit(

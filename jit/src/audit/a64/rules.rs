@@ -2,9 +2,9 @@
 
 use yaxpeax_arm::armv8::a64::{Instruction, Opcode, Operand, SIMDSizeCode, SizeCode};
 
-use super::state::Relation;
 use crate::audit::fault::FaultKind;
 use crate::audit::layout::Access;
+use crate::audit::relation::Relation;
 
 /// Why an instruction may not be used.
 pub(super) type Objection = (FaultKind, String);

@@ -1,6 +1,8 @@
 //! What is known at one point of the code, whichever path led there.
 
+use crate::audit::analysis::{self, join_elements};
 use crate::audit::number::{Number, low_bits};
+use crate::audit::relation::Relation;
 use crate::audit::value::{Base, Value};
 
 /// x0 to x30.
@@ -43,17 +45,6 @@ pub(super) enum Operand {
     Number(u64),
 }
 
-/// How two numbers compare.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Relation {
-    Equal,
-    NotEqual,
-    Below,
-    BelowOrEqual,
-    Above,
-    AboveOrEqual,
-}
-
 /// When a branch is taken, or an operand is chosen.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Condition {
@@ -65,40 +56,6 @@ pub(super) enum Condition {
         bits: u32,
         is_zero: bool,
     },
-}
-
-impl Relation {
-    pub(super) fn negated(self) -> Self {
-        match self {
-            Self::Equal => Self::NotEqual,
-            Self::NotEqual => Self::Equal,
-            Self::Below => Self::AboveOrEqual,
-            Self::BelowOrEqual => Self::Above,
-            Self::Above => Self::BelowOrEqual,
-            Self::AboveOrEqual => Self::Below,
-        }
-    }
-
-    /// What is known of two numbers that compare like that; `None` where they cannot.
-    fn given(self, a: Number, b: Number) -> Option<(Number, Number)> {
-        let below = |a: Number, b: Number| {
-            let (max, min) = (b.max().checked_sub(1)?, a.min().checked_add(1)?);
-            Some((a.at_most(max)?, b.at_least(min)?))
-        };
-        let not_above = |a: Number, b: Number| Some((a.at_most(b.max())?, b.at_least(a.min())?));
-        let swap = |(b, a)| (a, b);
-        match self {
-            Self::Below => below(a, b),
-            Self::Above => below(b, a).map(swap),
-            Self::BelowOrEqual => not_above(a, b),
-            Self::AboveOrEqual => not_above(b, a).map(swap),
-            Self::Equal => {
-                let (a, b) = not_above(a, b)?;
-                not_above(b, a).map(swap)
-            }
-            Self::NotEqual => Some((a, b)),
-        }
-    }
 }
 
 impl Condition {
@@ -140,7 +97,7 @@ impl State {
     pub(super) fn read(&self, register: u16, bits: u32) -> Value {
         match (self.values.get(usize::from(register)), bits) {
             (Some(&value), 64) => value,
-            (Some(value), bits) => Value::Number(value.truncate(bits)),
+            (Some(value), bits) => value.low(bits),
             // The zero register.
             (None, _) => Value::constant(0),
         }
@@ -162,12 +119,6 @@ impl State {
         self.forget_flags_of(register);
     }
 
-    /// A register that is about to be replaced by what is known of the counter of a loop.
-    pub(super) fn counter(&mut self, register: usize) -> &mut Value {
-        self.forget_flags_of(register);
-        &mut self.values[register]
-    }
-
     fn forget_flags_of(&mut self, register: usize) {
         if let Flags::Compare { left, right, .. } = self.flags
             && (left == register || right == Operand::Register(register))
@@ -176,8 +127,21 @@ impl State {
         }
     }
 
-    /// What holds whether this state does or the other; bounds that move are widened if `widen`.
-    pub(super) fn join(&self, other: &Self, widen: bool) -> Self {
+    /// The number in a register, where its low `bits` bits are all of it.
+    fn number_of(&self, register: usize, bits: u32) -> Option<Number> {
+        self.values[register].number_of(bits)
+    }
+
+    fn learn(&mut self, register: usize, value: Value) {
+        analysis::learn(self, self.values[register], value);
+        self.values[register] = value;
+    }
+}
+
+impl analysis::State for State {
+    type Condition = Condition;
+
+    fn join(&self, other: &Self, widen: bool) -> Self {
         let combine = if widen { Value::widen } else { Value::join };
         Self {
             values: std::array::from_fn(|i| combine(self.values[i], other.values[i])),
@@ -186,10 +150,7 @@ impl State {
             } else {
                 Flags::Unknown
             },
-            elements: match other.elements {
-                fewer if fewer < self.elements && widen => 0,
-                elements => elements.min(self.elements),
-            },
+            elements: join_elements(self.elements, other.elements, widen),
             stack: Stack {
                 top: self.stack.top,
                 sp: self.stack.sp.filter(|&sp| other.stack.sp == Some(sp)),
@@ -198,12 +159,12 @@ impl State {
         }
     }
 
-    /// What is known if `condition` holds as well; `None` where it cannot.
-    pub(super) fn given(&self, condition: Condition) -> Option<Self> {
+    fn given(&self, condition: Condition) -> Option<Self> {
         let mut state = self.clone();
         match (condition, self.flags) {
             (Condition::Flags(relation), Flags::Compare { left, right, bits }) => {
-                if let (Some(taken), Operand::Number(number), 64) = (self.taken(left), right, bits)
+                if let (Some(taken), Operand::Number(number), 64) =
+                    (self.values[left].taken(self.elements), right, bits)
                     && relation == Relation::AboveOrEqual
                 {
                     // That many are left after those that were taken.
@@ -217,10 +178,11 @@ impl State {
                 let (Some(a), Some(b)) = (a, b) else {
                     return Some(state);
                 };
-                let (a, b) = relation.given(a, b)?;
-                state.values[left] = Value::Number(a);
+                let known = relation.given(a, b)?;
+                state.learn(left, self.values[left].given(known.0, relation, b));
                 if let Operand::Register(register) = right {
-                    state.values[register] = Value::Number(b);
+                    let value = self.values[register];
+                    state.learn(register, value.given(known.1, relation.swapped(), a));
                 }
             }
             (
@@ -237,7 +199,9 @@ impl State {
             }
             (Condition::Zero { register, bits, .. }, _) => match self.values[register] {
                 Value::Remaining { .. } if bits == 64 => {
-                    let more = self.taken(register).map_or(0, |taken| taken + 1);
+                    let more = self.values[register]
+                        .taken(self.elements)
+                        .map_or(0, |taken| taken + 1);
                     state.elements = self.elements.max(more);
                 }
                 Value::Number(number) if number.max() <= low_bits(bits) => {
@@ -250,32 +214,11 @@ impl State {
         Some(state)
     }
 
-    /// The number in a register, where its low `bits` bits are all of it.
-    fn number_of(&self, register: usize, bits: u32) -> Option<Number> {
-        match self.values[register] {
-            Value::Number(number) if number.max() <= low_bits(bits) => Some(number),
-            _ => None,
-        }
+    fn values(&mut self) -> impl Iterator<Item = &mut Value> {
+        self.values.iter_mut()
     }
 
-    /// How many elements are taken off those that remain, in a register that counts them; `None` where it does not, or where
-    /// so many may not exist.
-    fn taken(&self, register: usize) -> Option<u64> {
-        match self.values[register] {
-            Value::Remaining { taken } if taken <= self.elements => Some(taken),
-            _ => None,
-        }
-    }
-
-    /// How many elements have been taken off those that remain, at least one: so often only can a loop go on.
-    pub(super) fn taken_elements(&self) -> Option<u64> {
-        let taken = (0..COUNT).filter_map(|register| self.taken(register)).max();
-        taken.filter(|&taken| taken > 0)
-    }
-
-    /// Makes the element that many after the current one the current one; so many exist.
-    pub(super) fn later_element(&mut self, elements: u64) {
-        self.values = self.values.map(|value| value.later_element(elements));
-        self.elements -= elements;
+    fn elements(&mut self) -> &mut u64 {
+        &mut self.elements
     }
 }

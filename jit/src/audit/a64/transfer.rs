@@ -7,11 +7,13 @@ use yaxpeax_arm::armv8::a64::{Instruction, Opcode, Operand, ShiftStyle, SizeCode
 
 use super::function::Op;
 use super::rules::{self, STACK, bits, general};
-use super::state::{self, Condition, Flags, Relation, State};
+use super::state::{self, Condition, Flags, State};
 use crate::audit::Accesses;
+use crate::audit::analysis::State as _;
 use crate::audit::fault::FaultKind;
 use crate::audit::layout::{Access, Layout, within};
 use crate::audit::number::{Number, low_bits};
+use crate::audit::relation::Relation;
 use crate::audit::value::{Base, Pointer, Value};
 
 /// What cannot be proved of an instruction.
@@ -53,7 +55,7 @@ pub(super) fn step(
     {
         let result = match bits {
             64 => result,
-            _ => Value::Number(result.truncate(bits)),
+            bits => result.low(bits),
         };
         state.set(register, result);
     }

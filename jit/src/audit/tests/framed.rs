@@ -19,7 +19,7 @@ fn framed(scratch: u32, lookup: impl Fn(&mut Asm) -> Done) -> Result<AuditReport
 }
 
 /// The faults of a lookup that declares 24 bytes of scratch, which are 32.
-fn faults(lookup: impl Fn(&mut Asm) -> Done) -> Vec<Fault> {
+pub(super) fn faults(lookup: impl Fn(&mut Asm) -> Done) -> Vec<Fault> {
     match framed(24, lookup) {
         Ok(_) => Vec::new(),
         Err(error) => error.faults().to_vec(),

@@ -12,7 +12,7 @@ use quickcheck::{QuickCheck, TestResult};
 
 use crate::audit::{Profile, audit};
 use crate::code::CompiledCode;
-use crate::target::{Features, Target};
+use crate::target::{Features, Isa, Target};
 
 /// The named targets, and what is left of the lesser one without each of its optional features, and without all.
 fn targets() -> Vec<Target> {
@@ -32,6 +32,19 @@ fn targets() -> Vec<Target> {
         Target::x86_64_avx512(),
         Target::aarch64_neon(),
     ]
+    .into_iter()
+    .chain(cranelift())
+    .collect()
+}
+
+/// Cranelift's oldest machine and one of today, where it is built in.
+fn cranelift() -> Vec<Target> {
+    if cfg!(not(feature = "cranelift")) {
+        return Vec::new();
+    }
+    let oldest = Target::cranelift(Isa::X86_64);
+    let features = Target::x86_64_avx2().features;
+    vec![oldest, Target { features, ..oldest }]
 }
 
 #[track_caller]

@@ -13,6 +13,7 @@ mod instructions;
 mod loops;
 mod memory;
 mod placement;
+mod spilled;
 mod staged;
 
 use std::sync::Arc;

@@ -12,19 +12,20 @@ use iced_x86::{
 };
 use pktjit_ir::TableId;
 
-use super::X64;
 use super::registers::{Registers, general};
 use super::rules::{self, reads, writes};
 use super::stack::CALLER_SAVED;
-use crate::audit::analysis::{Counter, Direction};
+use super::state::State;
+use super::transfer;
+use crate::audit::analysis;
 use crate::audit::fault::{FaultKind, Faults};
 use crate::audit::layout::{Access, Layout};
-use crate::audit::{AuditReport, Profile};
+use crate::audit::{Accesses, AuditReport, Profile};
 
 /// Alignment of an entry.
 const ENTRY_ALIGN: usize = 64;
 
-pub(super) type Function = crate::audit::analysis::Function<X64>;
+pub(super) type Function = crate::audit::analysis::Function<Op>;
 type Block = crate::audit::analysis::Block<ConditionCode>;
 type Edge = crate::audit::analysis::Edge<ConditionCode>;
 
@@ -37,6 +38,23 @@ pub(super) struct Op {
     pub(super) written: Registers,
     /// What happens to the memory operand, if there is one.
     pub(super) access: Option<Access>,
+}
+
+impl analysis::Op for Op {
+    type State = State;
+
+    fn place(&self) -> (usize, String) {
+        (self.offset(), self.text())
+    }
+
+    fn step(
+        &self,
+        layout: Layout<'_>,
+        state: &mut State,
+        counts: &mut Accesses,
+    ) -> Result<(), (FaultKind, String)> {
+        transfer::step(layout, state, self, counts)
+    }
 }
 
 impl Op {
@@ -116,7 +134,7 @@ pub(super) fn decode(
     }
     let blocks = blocks(&ops, &reached, &targets);
     report.blocks += blocks.len();
-    let is_back = |edge: &&Edge| edge.direction != Direction::Forward;
+    let is_back = |edge: &&Edge| edge.is_back;
     report.loops += blocks.iter().flat_map(|b| &b.edges).filter(is_back).count();
     Some(Function { name, ops, blocks })
 }
@@ -290,23 +308,17 @@ fn blocks(ops: &[Op], reached: &[bool], targets: &BTreeMap<usize, usize>) -> Vec
         let instruction = &ops[last].instruction;
         let mut edges = Vec::with_capacity(2);
         if let Some(&to) = targets.get(&last) {
-            let direction = if to > last {
-                Direction::Forward
-            } else {
-                counter(ops, targets, to, range.start, last)
-                    .map_or(Direction::Back, Direction::Counted)
-            };
             edges.push(Edge {
                 to: block_at(to),
                 condition: instruction.condition_code(),
-                direction,
+                is_back: to <= last,
             });
         }
         if ops[last].goes_on() {
             edges.push(Edge {
                 to: block_at(range.end),
                 condition: negate(instruction.condition_code()),
-                direction: Direction::Forward,
+                is_back: false,
             });
         }
         edges
@@ -318,63 +330,6 @@ fn blocks(ops: &[Op], reached: &[bool], targets: &BTreeMap<usize, usize>) -> Vec
             edges: edges(range),
         })
         .collect()
-}
-
-/// The counter of the loop from `head` to the branch `latch`, whose block starts at `block`:
-///
-/// ```text
-/// add r, 1 / inc r        the only write of r in the loop
-/// ...                     nothing that changes flags
-/// cmp r, trips
-/// ...
-/// jb head / jne head      the only way back to head; no other way into the loop than head
-/// ```
-///
-/// So r goes up by one with each trip. That it starts at 0 is for the analysis to prove, except where the head is the
-/// entry: nothing is known of its registers.
-fn counter(
-    ops: &[Op],
-    targets: &BTreeMap<usize, usize>,
-    head: usize,
-    block: usize,
-    latch: usize,
-) -> Option<Counter> {
-    let is_below = matches!(
-        ops[latch].instruction.condition_code(),
-        ConditionCode::b | ConditionCode::ne
-    );
-    let compare = (block..latch)
-        .rev()
-        .find(|&i| ops[i].instruction.rflags_modified() != 0)?;
-    let instruction = &ops[compare].instruction;
-    let is_compare = instruction.mnemonic() == Mnemonic::Cmp
-        && instruction.op0_kind() == OpKind::Register
-        && instruction.op0_register().size() >= 4;
-    let trips = instruction.try_immediate(1).ok()?;
-    let register = general(instruction.op0_register())?;
-    let mut writers = (head..=latch).filter(|&i| ops[i].written.contains(register));
-    let (Some(step), None) = (writers.next(), writers.next()) else {
-        return None;
-    };
-    let add = &ops[step].instruction;
-    let is_step = match add.mnemonic() {
-        Mnemonic::Inc => true,
-        Mnemonic::Add => matches!(add.try_immediate(1), Ok(1)),
-        _ => false,
-    };
-    let is_step = is_step && add.op0_register() == instruction.op0_register();
-    let is_entered_elsewhere = targets.iter().any(|(from, to)| {
-        let is_inside = (head..=latch).contains(from);
-        (head + 1..=latch).contains(to) && !is_inside || *to == head && is_inside && *from != latch
-    });
-    let is_counted = head > 0
-        && is_below
-        && is_compare
-        && is_step
-        && (block..compare).contains(&step)
-        && (1..=i32::MAX as u64).contains(&trips)
-        && !is_entered_elsewhere;
-    is_counted.then_some(Counter { register, trips })
 }
 
 /// The opposite of a condition; none of none.

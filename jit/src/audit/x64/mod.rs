@@ -13,62 +13,19 @@ mod transfer;
 
 use std::ops::Range;
 
-use iced_x86::{ConditionCode, Register};
+use iced_x86::Register;
 
-use super::analysis::{self, Machine};
+use super::analysis;
 use super::fault::{FaultKind, Faults};
 use super::layout::Layout;
 use super::number::Number;
 use super::value::{Base, CURRENT_KEY, Value};
-use super::{Accesses, AuditReport, Profile};
-use function::Op;
+use super::{AuditReport, Profile};
 use stack::Frame;
 use state::State;
 
 /// `int3`: what fills gaps between entries stops whoever runs into it.
 const INT3: u8 = 0xcc;
-
-/// x86-64.
-struct X64;
-
-impl Machine for X64 {
-    type Op = Op;
-    type Condition = ConditionCode;
-    type State = State;
-
-    fn place(op: &Op) -> (usize, String) {
-        (op.offset(), op.text())
-    }
-
-    fn step(
-        layout: Layout<'_>,
-        state: &mut State,
-        op: &Op,
-        counts: &mut Accesses,
-    ) -> Result<(), (FaultKind, String)> {
-        transfer::step(layout, state, op, counts)
-    }
-
-    fn given(state: &State, condition: ConditionCode) -> Option<State> {
-        state.given(condition)
-    }
-
-    fn join(one: &State, other: &State, widen: bool) -> State {
-        one.join(other, widen)
-    }
-
-    fn taken_elements(state: &State) -> Option<u64> {
-        state.taken_elements()
-    }
-
-    fn later_element(state: &mut State, elements: u64) {
-        state.later_element(elements);
-    }
-
-    fn counter(state: &mut State, register: usize) -> &mut Value {
-        state.counter(register)
-    }
-}
 
 /// Audits the three entries, each up to where the next one starts.
 pub(super) fn audit(

@@ -224,22 +224,13 @@ impl Frame {
 
 impl Stack {
     /// The values that are kept there.
-    pub(super) fn stored(&self) -> impl Iterator<Item = Value> {
+    pub(super) fn stored(&mut self) -> impl Iterator<Item = &mut Value> {
         let frame = match self {
             Self::Frame(frame) => Some(frame),
             Self::Unused | Self::Unknown => None,
         };
-        let stored = frame.into_iter().flat_map(|frame| &frame.stored);
-        stored.map(|&(_, value)| value)
-    }
-
-    /// The same stack, told relative to the element that many after the current one.
-    pub(super) fn later_element(&mut self, elements: u64) {
-        if let Self::Frame(frame) = self {
-            for (_, value) in &mut frame.stored {
-                *value = value.later_element(elements);
-            }
-        }
+        let stored = frame.into_iter().flat_map(|frame| &mut frame.stored);
+        stored.map(|(_, value)| value)
     }
 
     /// What is known whether this is or the other; `combine` does so for values.

@@ -4,7 +4,9 @@ use iced_x86::{ConditionCode, Register};
 
 use super::registers::{COUNT, general};
 use super::stack::{Frame, Stack};
+use crate::audit::analysis::{self, join_elements};
 use crate::audit::number::{Number, low_bits};
+use crate::audit::relation::Relation;
 use crate::audit::value::Value;
 
 #[derive(Clone, PartialEq, Eq)]
@@ -27,6 +29,8 @@ pub(super) enum Flags {
         left: usize,
         right: Operand,
         bits: u32,
+        /// A register to which one of the operands has been copied since, and that operand.
+        copy: Option<(usize, usize)>,
     },
     /// The zero flag is set if the low `bits` bits of this register are 0.
     ZeroOf {
@@ -55,6 +59,25 @@ impl Flags {
                 left == register || right == Operand::Register(register)
             }
             Self::ZeroOf { register: r, .. } | Self::FoundBit { register: r, .. } => r == register,
+        }
+    }
+
+    /// What they still say once a register is written.
+    fn without(self, register: usize) -> Self {
+        match self {
+            _ if self.depends_on(register) => Self::Unknown,
+            Self::Compare {
+                left,
+                right,
+                bits,
+                copy: Some((to, _)),
+            } if to == register => Self::Compare {
+                left,
+                right,
+                bits,
+                copy: None,
+            },
+            _ => self,
         }
     }
 }
@@ -99,7 +122,7 @@ impl State {
         match register.size() {
             8 => value,
             _ if is_high_byte(register) => Value::Number(Number::of_bits(8)),
-            bytes => Value::Number(value.truncate(8 * bytes as u32)),
+            bytes => value.low(8 * bytes as u32),
         }
     }
 
@@ -107,7 +130,7 @@ impl State {
     pub(super) fn merged(&self, register: Register, value: Value) -> Value {
         match register.size() {
             8 => value,
-            4 => Value::Number(value.truncate(32)),
+            4 => value.low(32),
             _ if is_high_byte(register) => Value::ANY,
             bytes => {
                 let bits = 8 * bytes as u32;
@@ -120,23 +143,36 @@ impl State {
         }
     }
 
-    /// A register that is about to be replaced by what is known of the counter of a loop.
-    pub(super) fn counter(&mut self, register: usize) -> &mut Value {
-        if self.flags.depends_on(register) {
-            self.flags = Flags::Unknown;
-        }
-        &mut self.values[register]
-    }
-
     pub(super) fn set(&mut self, register: usize, value: Value) {
         self.values[register] = value;
-        if self.flags.depends_on(register) {
-            self.flags = Flags::Unknown;
+        self.flags = self.flags.without(register);
+    }
+
+    /// One register has been copied to another: what flags say of the one they say of the other.
+    pub(super) fn copied(&mut self, to: usize, from: usize) {
+        let is_copied = self.flags.depends_on(from);
+        if let Flags::Compare { copy, .. } = &mut self.flags
+            && is_copied
+        {
+            *copy = Some((to, from));
         }
     }
 
-    /// What holds whether this state does or the other; bounds that move are widened if `widen`.
-    pub(super) fn join(&self, other: &Self, widen: bool) -> Self {
+    /// The number in a register, where its low `bits` bits are all of it.
+    fn number_of(&self, register: usize, bits: u32) -> Option<Number> {
+        self.values[register].number_of(bits)
+    }
+
+    fn learn(&mut self, register: usize, value: Value) {
+        analysis::learn(self, self.values[register], value);
+        self.values[register] = value;
+    }
+}
+
+impl analysis::State for State {
+    type Condition = ConditionCode;
+
+    fn join(&self, other: &Self, widen: bool) -> Self {
         let combine = if widen { Value::widen } else { Value::join };
         Self {
             values: std::array::from_fn(|i| combine(self.values[i], other.values[i])),
@@ -145,21 +181,26 @@ impl State {
             } else {
                 Flags::Unknown
             },
-            elements: match other.elements {
-                fewer if fewer < self.elements && widen => 0,
-                elements => elements.min(self.elements),
-            },
+            elements: join_elements(self.elements, other.elements, widen),
             has_upper_halves: self.has_upper_halves || other.has_upper_halves,
             stack: self.stack.join(&other.stack, combine),
         }
     }
 
-    /// What is known if `condition` holds as well; `None` where it cannot.
-    pub(super) fn given(&self, condition: ConditionCode) -> Option<Self> {
+    fn given(&self, condition: ConditionCode) -> Option<Self> {
         let mut state = self.clone();
         match (self.flags, condition) {
-            (Flags::Compare { left, right, bits }, _) => {
-                if let (Some(taken), Operand::Number(number), 64) = (self.taken(left), right, bits)
+            (
+                Flags::Compare {
+                    left,
+                    right,
+                    bits,
+                    copy,
+                },
+                _,
+            ) => {
+                if let (Some(taken), Operand::Number(number), 64) =
+                    (self.values[left].taken(self.elements), right, bits)
                     && condition == ConditionCode::ae
                 {
                     // That many are left after those that were taken.
@@ -173,15 +214,24 @@ impl State {
                 let (Some(a), Some(b)) = (a, b) else {
                     return Some(state);
                 };
-                let (a, b) = ordered(a, b, condition)?;
-                state.values[left] = Value::Number(a);
+                let Some(relation) = relation(condition) else {
+                    return Some(state);
+                };
+                let known = relation.given(a, b)?;
+                state.learn(left, self.values[left].given(known.0, relation, b));
                 if let Operand::Register(register) = right {
-                    state.values[register] = Value::Number(b);
+                    let value = self.values[register];
+                    state.learn(register, value.given(known.1, relation.swapped(), a));
+                }
+                if let Some((to, from)) = copy {
+                    state.values[to] = state.values[from];
                 }
             }
             (Flags::ZeroOf { register, bits }, ConditionCode::ne) => match self.values[register] {
                 Value::Remaining { .. } if bits == 64 => {
-                    let more = self.taken(register).map_or(0, |taken| taken + 1);
+                    let more = self.values[register]
+                        .taken(self.elements)
+                        .map_or(0, |taken| taken + 1);
                     state.elements = self.elements.max(more);
                 }
                 Value::Number(number) => {
@@ -208,39 +258,12 @@ impl State {
         Some(state)
     }
 
-    /// The number in a register, where its low `bits` bits are all of it.
-    fn number_of(&self, register: usize, bits: u32) -> Option<Number> {
-        match self.values[register] {
-            Value::Number(number) if number.max() <= low_bits(bits) => Some(number),
-            _ => None,
-        }
+    fn values(&mut self) -> impl Iterator<Item = &mut Value> {
+        self.values.iter_mut().chain(self.stack.stored())
     }
 
-    /// How many elements are taken off those that remain, in a register that counts them; `None` where it does not, or where
-    /// so many may not exist.
-    fn taken(&self, register: usize) -> Option<u64> {
-        self.taken_in(self.values[register])
-    }
-
-    fn taken_in(&self, value: Value) -> Option<u64> {
-        match value {
-            Value::Remaining { taken } if taken <= self.elements => Some(taken),
-            _ => None,
-        }
-    }
-
-    /// How many elements have been taken off those that remain, at least one: so often only can a loop go on.
-    pub(super) fn taken_elements(&self) -> Option<u64> {
-        let values = self.values.into_iter().chain(self.stack.stored());
-        let taken = values.filter_map(|value| self.taken_in(value)).max();
-        taken.filter(|&taken| taken > 0)
-    }
-
-    /// Makes the element that many after the current one the current one; so many exist.
-    pub(super) fn later_element(&mut self, elements: u64) {
-        self.values = self.values.map(|value| value.later_element(elements));
-        self.stack.later_element(elements);
-        self.elements -= elements;
+    fn elements(&mut self) -> &mut u64 {
+        &mut self.elements
     }
 }
 
@@ -251,23 +274,15 @@ fn is_high_byte(register: Register) -> bool {
     )
 }
 
-/// What is known of two numbers that compare like that; `None` where they cannot.
-fn ordered(a: Number, b: Number, condition: ConditionCode) -> Option<(Number, Number)> {
-    let below = |a: Number, b: Number| {
-        let (max, min) = (b.max().checked_sub(1)?, a.min().checked_add(1)?);
-        Some((a.at_most(max)?, b.at_least(min)?))
-    };
-    let not_above = |a: Number, b: Number| Some((a.at_most(b.max())?, b.at_least(a.min())?));
-    let swap = |(b, a)| (a, b);
-    match condition {
-        ConditionCode::b => below(a, b),
-        ConditionCode::a => below(b, a).map(swap),
-        ConditionCode::be => not_above(a, b),
-        ConditionCode::ae => not_above(b, a).map(swap),
-        ConditionCode::e => {
-            let (a, b) = not_above(a, b)?;
-            not_above(b, a).map(swap)
-        }
-        _ => Some((a, b)),
-    }
+/// What a condition says of two operands that were compared, unless it is about their signs.
+fn relation(condition: ConditionCode) -> Option<Relation> {
+    Some(match condition {
+        ConditionCode::e => Relation::Equal,
+        ConditionCode::ne => Relation::NotEqual,
+        ConditionCode::b => Relation::Below,
+        ConditionCode::be => Relation::BelowOrEqual,
+        ConditionCode::a => Relation::Above,
+        ConditionCode::ae => Relation::AboveOrEqual,
+        _ => return None,
+    })
 }

@@ -3,7 +3,7 @@
 //! Everything that an instruction may write is forgotten first; then come the results that are known better. So an
 //! instruction that is not modelled here costs precision, never soundness.
 
-use iced_x86::{ConditionCode, Instruction, Mnemonic, OpKind, Register};
+use iced_x86::{Code, ConditionCode, Instruction, Mnemonic, OpKind, Register};
 
 use super::function::{Op, negate};
 use super::registers::{COUNT, general};
@@ -11,6 +11,7 @@ use super::rules::{is_cmov, is_setcc};
 use super::stack::{self, Stack};
 use super::state::{Flags, Operand, State};
 use crate::audit::Accesses;
+use crate::audit::analysis::State as _;
 use crate::audit::fault::FaultKind;
 use crate::audit::layout::Layout;
 use crate::audit::number::{Number, low_bits};
@@ -54,6 +55,14 @@ pub(super) fn step(
     }
     if instruction.rflags_modified() != 0 {
         state.flags = flags;
+    }
+    if let (Code::Mov_r64_rm64 | Code::Mov_rm64_r64, Some(to), Some(from)) = (
+        instruction.code(),
+        general(instruction.op0_register()),
+        general(instruction.op1_register()),
+    ) && to != from
+    {
+        state.copied(to, from);
     }
     let doubt = doubt.or(stack::step(state, op, rsp).err());
     match instruction.mnemonic() {
@@ -352,7 +361,12 @@ impl Reader<'_> {
                     Some(right) => Operand::Register(right),
                     None => Operand::Number(self.number(1)),
                 };
-                Flags::Compare { left, right, bits }
+                Flags::Compare {
+                    left,
+                    right,
+                    bits,
+                    copy: None,
+                }
             }
             M::Test if !self.is_same() => Flags::Unknown,
             M::Test | M::Add | M::Sub | M::And | M::Or | M::Xor | M::Inc | M::Dec | M::Neg => {
@@ -361,11 +375,15 @@ impl Reader<'_> {
                     bits,
                 }
             }
-            M::Bsf => Flags::FoundBit {
-                register: left,
-                position: Number::up_to(self.number(1).max().max(1).ilog2().into()),
-                is_certain: self.number(1).first_bit().is_some(),
-            },
+            M::Bsf => {
+                let certain = self.number(1).first_bit();
+                let last = self.number(1).max().max(1).ilog2();
+                Flags::FoundBit {
+                    register: left,
+                    position: certain.unwrap_or(Number::up_to(last.into())),
+                    is_certain: certain.is_some(),
+                }
+            }
             _ => Flags::Unknown,
         }
     }
