@@ -204,7 +204,7 @@ fn print_report(files: &[PathBuf]) -> Result<(), Box<dyn Error>> {
         report::Run::read(path).map_err(|error| format!("{}: {error}", path.display()))
     };
     let runs: Result<Vec<_>, _> = files.iter().map(read).collect();
-    print(&report::page(&runs?))
+    print(&report::page(&runs?)?)
 }
 
 impl Run {

@@ -353,7 +353,8 @@ fn results_have_exactly_the_fixed_fields_in_every_suite() {
         file: "all.json".into(),
         date: "2026-11-30".into(),
         records: records.clone(),
-    }]);
+    }])
+    .unwrap();
     for suite in [
         "selftest",
         "single",
@@ -364,6 +365,7 @@ fn results_have_exactly_the_fixed_fields_in_every_suite() {
         "floor",
         "scaling",
         "dispatch",
+        "code",
     ] {
         assert!(page.contains(&format!("\n## {suite}\n")), "{suite}");
     }

@@ -192,6 +192,10 @@ mod tests {
     use pktjit_ir::{text, verify};
 
     fn stats(body: &str) -> LookupStats {
+        stats_for(body, &Target::x86_64_avx2())
+    }
+
+    fn stats_for(body: &str, target: &Target) -> LookupStats {
         let text = format!(
             "layout len=4 {{ mark \"m\" at 0 little }}
              verdicts 100
@@ -199,11 +203,7 @@ mod tests {
              {body}"
         );
         let program = verify(text::parse(&text).unwrap()).unwrap();
-        lookup_stats(
-            &compile(&program, &Target::x86_64_avx2()).unwrap(),
-            &program,
-        )
-        .unwrap()
+        lookup_stats(&compile(&program, target).unwrap(), &program).unwrap()
     }
 
     #[test]
@@ -227,12 +227,16 @@ mod tests {
 
     /// A loop whose trips each load the row that the loop carries, or the row that the counter names.
     fn a_loop(trips: u32, index: &str) -> LookupStats {
-        stats(&format!(
+        stats(&loop_body(trips, index))
+    }
+
+    fn loop_body(trips: u32, index: &str) -> String {
+        format!(
             "block0: v0 = const 0x0 v1 = const 0x3 jump block1(v0, v1)
              block1(v2: scalar, v3: scalar) trips={trips}:
                v4 = and {index}, v1 v5 = row table0[v4] v6 = load v5.0 repeat block1(v6), block2(v6)
              block2(v7: scalar): return v7"
-        ))
+        )
     }
 
     #[test]
@@ -294,6 +298,27 @@ mod tests {
         assert!(inside > 3, "{inside}");
         assert_eq!(ten.instructions, one.instructions + 9 * inside);
         assert_eq!((one.loads, ten.loads), (1, 10));
+    }
+
+    #[test]
+    fn loops_multiply_in_the_code_of_each_generator() {
+        let mut targets = vec![Target::x86_64_avx2(), Target::aarch64_neon()];
+        #[cfg(all(feature = "cranelift", target_arch = "x86_64"))]
+        targets.push(Target::cranelift(Isa::X86_64));
+        #[cfg(all(feature = "cranelift", target_arch = "aarch64"))]
+        targets.push(Target::cranelift(Isa::AArch64));
+        for target in targets {
+            let [two, three, thousand] =
+                [2, 3, 1000].map(|trips| stats_for(&loop_body(trips, "v3"), &target));
+            let inside = three.instructions - two.instructions;
+            assert!(inside > 3, "{target}: {inside}");
+            assert_eq!(
+                thousand.instructions,
+                two.instructions + 998 * inside,
+                "{target}"
+            );
+            assert_eq!(thousand.loads - two.loads, 998, "{target}");
+        }
     }
 
     #[test]

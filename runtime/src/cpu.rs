@@ -3,10 +3,14 @@
 //! [`Cpu::decide`] is one pure function over the registers that CPUID and XGETBV return, so that tests feed it tables. Two
 //! things have to agree before AVX2 or AVX-512 code may run: the CPU has the instructions, and the operating system saves
 //! what they use of the registers when it switches threads. Asking the CPU alone crashes on the machines where they differ.
-//! On AArch64 the operating system answers both questions at once.
+//! On AArch64 the operating system answers both questions at once, and tells the sizes of caches.
 //!
 //! `PKTJIT_ENGINE` is read here too, because it is just as fixed for the life of the process.
 
+#[cfg(any(test, not(target_arch = "x86_64")))]
+use std::fs;
+#[cfg(any(test, not(target_arch = "x86_64")))]
+use std::path::Path;
 use std::sync::OnceLock;
 
 use pktjit_jit::{Caches, Features, Generator, Isa, Target};
@@ -291,9 +295,35 @@ fn detect() -> Cpu {
         avx512: Err("this is not an x86-64 machine"),
         neon: neon(),
         features: Features::NONE,
-        caches: DEFAULT_CACHES,
+        caches: caches_in(Path::new("/sys/devices/system/cpu/cpu0/cache")),
     }
 }
+
+/// What Linux tells of the caches of a core, in a folder for each of them; the default for a level that it does not tell.
+#[cfg(any(test, not(target_arch = "x86_64")))]
+fn caches_in(folder: &Path) -> Caches {
+    let mut caches = DEFAULT_CACHES;
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        let read = |name| fs::read_to_string(entry.path().join(name)).unwrap_or_default();
+        let size = read("size");
+        let kibibytes = size.trim().strip_suffix('K').map(str::parse::<usize>);
+        let Some(Ok(kibibytes @ 1..=MOST_KIBIBYTES)) = kibibytes else {
+            continue;
+        };
+        let level = match (read("level").trim(), read("type").trim()) {
+            ("1", "Data" | "Unified") => &mut caches.l1d,
+            ("2", "Data" | "Unified") => &mut caches.l2,
+            ("3", "Data" | "Unified") => &mut caches.l3,
+            _ => continue,
+        };
+        *level = kibibytes << 10;
+    }
+    caches
+}
+
+/// Far above any cache, and far below what a number of bytes cannot hold.
+#[cfg(any(test, not(target_arch = "x86_64")))]
+const MOST_KIBIBYTES: usize = 1 << 20;
 
 /// The operating system tells, which has to save the registers; it hands on what the kernel found out about all cores.
 #[cfg(not(target_arch = "x86_64"))]
@@ -336,6 +366,55 @@ mod tests {
             xcr0,
             ..CpuidLeaves::default()
         }
+    }
+
+    #[test]
+    fn caches_are_those_that_the_operating_system_tells() {
+        let folder = std::env::temp_dir().join(format!("pktjit-caches-{}", std::process::id()));
+        for (cache, files) in [
+            (
+                "index0",
+                [("level", "1\n"), ("type", "Data\n"), ("size", "64K\n")],
+            ),
+            (
+                "index1",
+                [
+                    ("level", "1\n"),
+                    ("type", "Instruction\n"),
+                    ("size", "48K\n"),
+                ],
+            ),
+            (
+                "index2",
+                [("level", "2\n"), ("type", "Unified\n"), ("size", "2048K\n")],
+            ),
+            (
+                "index3",
+                [
+                    ("level", "3\n"),
+                    ("type", "Unified\n"),
+                    ("size", "18446744073709551615K\n"),
+                ],
+            ),
+            (
+                "index4",
+                [("level", "4\n"), ("type", "Unified\n"), ("size", "9K\n")],
+            ),
+        ] {
+            fs::create_dir_all(folder.join(cache)).unwrap();
+            for (name, text) in files {
+                fs::write(folder.join(cache).join(name), text).unwrap();
+            }
+        }
+        let found = caches_in(&folder);
+        let nothing = caches_in(&folder.join("index9"));
+        fs::remove_dir_all(&folder).unwrap();
+        let expected = Caches {
+            l1d: 64 << 10,
+            l2: 2048 << 10,
+            ..DEFAULT_CACHES
+        };
+        assert_eq!((found, nothing), (expected, DEFAULT_CACHES));
     }
 
     #[test]

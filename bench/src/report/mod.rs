@@ -1,15 +1,17 @@
 //! Results as tables that people read, in Markdown: the same on a terminal and in `docs/performance.md`.
 //!
 //! `tables` has the figures of a suite, `ratios` what they come to beside the peers, `fairness` the peers beside the
-//! kernel, `shapes` IPv6 beside IPv4, `lists` what `classbench` comes to. What was not measured by this crate is text:
-//! `*.md` in this folder.
+//! kernel, `shapes` IPv6 beside IPv4, `lists` what `classbench` comes to, `code` what is counted in the code of each target.
+//! What was not measured by this crate is text: `*.md` in this folder.
 
+mod code;
 mod fairness;
 mod lists;
 mod ratios;
 mod shapes;
 mod tables;
 
+use std::error::Error;
 use std::fmt::Write as _;
 use std::fs;
 use std::io;
@@ -75,9 +77,11 @@ impl Run {
     }
 }
 
-/// All results, file by file: `docs/performance.md`.
-#[must_use]
-pub fn page(runs: &[Run]) -> String {
+/// All results, file by file, and what the code of each target takes: `docs/performance.md`.
+///
+/// # Errors
+/// Where a row whose code is counted cannot be made.
+pub fn page(runs: &[Run]) -> Result<String, Box<dyn Error>> {
     let mut text = String::from(include_str!("introduction.md"));
     let _ = writeln!(text, "\nMachine: {}.", machine());
     for run in runs {
@@ -94,8 +98,9 @@ pub fn page(runs: &[Run]) -> String {
             text.push_str(&tables(&records));
         }
     }
+    text.push_str(&code::section()?);
     text.push_str(include_str!("kernel.md"));
-    text
+    Ok(text)
 }
 
 /// What the figures of one suite come to; those of `build` are few enough to be read.

@@ -1,6 +1,7 @@
 //! Every form is decoded by another crate, and by objdump where there is one that knows AArch64.
 
 use std::collections::BTreeSet;
+use std::process::Command;
 
 use yaxpeax_arch::{Arch, Decoder, U8Reader};
 use yaxpeax_arm::armv8::a64::ARMv8;
@@ -218,6 +219,86 @@ fn every_form_is_what_it_says() {
         .map(|(inst, text, decoded)| format!("{inst:?}\n  is {decoded}, not {text}"))
         .collect();
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// What a disassembler of another house makes of the same bytes.
+#[test]
+fn objdump_reads_the_same() {
+    let samples = samples();
+    let code: Vec<u8> = samples.iter().flat_map(|(inst, _)| bytes(inst)).collect();
+    let Some(theirs) = objdump(&code) else {
+        return;
+    };
+    assert_eq!(theirs.len(), samples.len());
+    let wrong: Vec<String> = samples
+        .iter()
+        .zip(&theirs)
+        .filter(|((_, text), theirs)| normalised(text, 0) != **theirs)
+        .map(|((inst, text), theirs)| format!("{inst:?}\n  is {theirs}, not {text}"))
+        .collect();
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// The instructions as objdump sees them. Where none knows AArch64 that is said; `.ci/setup-aarch64.sh` installs one.
+fn objdump(bytes: &[u8]) -> Option<Vec<String>> {
+    let file = std::env::temp_dir().join(format!("pktjit-a64-{}.bin", std::process::id()));
+    std::fs::write(&file, bytes).expect("a file for objdump");
+    let output = Command::new("aarch64-linux-gnu-objdump")
+        .args(["-D", "-b", "binary", "-m", "aarch64", "--no-show-raw-insn"])
+        .arg(&file)
+        .output();
+    let _ = std::fs::remove_file(&file);
+    let output = match output {
+        Ok(output) if output.status.success() => output,
+        other => {
+            eprintln!("skipped: no aarch64-linux-gnu-objdump: {other:?}");
+            return None;
+        }
+    };
+    let text = String::from_utf8_lossy(&output.stdout);
+    // `   c:	b.eq	0x4c  // b.none`
+    let lines = text.lines().filter_map(|line| line.split_once(":\t"));
+    Some(
+        lines
+            .map(|(at, inst)| normalised(inst, i64::from_str_radix(at.trim(), 16).unwrap_or(-1)))
+            .collect(),
+    )
+}
+
+/// Without what the two write differently: spaces, comments, bases of numbers, braces, names of conditions and of what are
+/// aliases, and whether a place is an address or a distance from `at`, where the instruction is.
+fn normalised(text: &str, at: i64) -> String {
+    let text = text.split("//").next().unwrap_or_default().trim();
+    let (name, operands) = text.split_once([' ', '\t']).unwrap_or((text, ""));
+    let (name, operands) = match (name, operands.trim()) {
+        ("b.cc", place) => ("b.lo", place.into()),
+        ("b.cs", place) => ("b.hs", place.into()),
+        ("bti", "c") => ("hint", "#0x22".into()),
+        ("dup", lane) if lane.ends_with(']') => ("mov", lane.into()),
+        ("uxtl", vectors) => ("ushll", format!("{vectors}, #0")),
+        ("uxtl2", vectors) => ("ushll2", format!("{vectors}, #0")),
+        (name, operands) => (name, operands.to_owned()),
+    };
+    let operands = operands.split(',').map(|operand| {
+        let operand = operand.trim();
+        let number = |digits: &str| match digits.strip_prefix("0x") {
+            Some(digits) => u64::from_str_radix(digits, 16).ok(),
+            None => digits.parse().ok(),
+        };
+        let digits = operand.trim_start_matches("lsl ").trim_start_matches('#');
+        match (operand, number(digits.trim_end_matches(']'))) {
+            ("cc", _) => "lo".into(),
+            ("cs", _) => "hs".into(),
+            (_, Some(address)) if operand.starts_with("0x") => format!("$+{}", address as i64 - at),
+            (_, Some(number)) => operand.replace(digits.trim_end_matches(']'), &number.to_string()),
+            _ => match operand.strip_prefix("$+").and_then(number) {
+                Some(distance) => format!("$+{distance}"),
+                None => operand.replace(['{', '}', ' '], ""),
+            },
+        }
+    });
+    let operands: Vec<String> = operands.collect();
+    format!("{name} {}", operands.join(", "))
 }
 
 #[test]
