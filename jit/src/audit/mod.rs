@@ -62,7 +62,7 @@ pub enum Profile {
     /// of it.
     ///
     /// Only memory that is allocated is touched, a larger frame page after page, so that the guard page below the stack
-    /// is never jumped over. A loop of probes is not understood.
+    /// is never jumped over. Before that a loop may probe the same pages, the last of them whole.
     Framed {
         /// Bytes that are declared.
         scratch: u32,
