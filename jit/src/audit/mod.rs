@@ -58,7 +58,7 @@ pub enum Profile {
     Leaf,
     /// A frame of its own, but no calls: registers of the caller are pushed first and popped last, and between that at
     /// most `scratch` bytes, rounded up to a multiple of 16, are allocated. More than what a program may have, 64 KiB, and
-    /// aligns it count as that. Registers that are stored there, as Cranelift's prologue does, and not pushed take part
+    /// 2 KiB beside it count as that. Registers that are stored there, as Cranelift's prologue does, and not pushed take part
     /// of it.
     ///
     /// Only memory that is allocated is touched, a larger frame page after page, so that the guard page below the stack

@@ -25,8 +25,8 @@ use crate::audit::value::{Base, Pointer, Value};
 /// Where rsp is at an entry, in bytes from [`Base::Stack`]; 8 more than a multiple of 16, as the ABI has it. It is more
 /// than any frame takes, so that offsets are never negative.
 const ENTRY: u64 = (128 << 10) - 8;
-/// Most scratch that a function may declare: what a program may have, and what aligns it.
-const MAX_SCRATCH: u64 = 4 * pktjit_ir::MAX_SCRATCH as u64 + 16;
+/// Most scratch that a function may declare: what a program may have, and half a page for what is spilled and aligned.
+const MAX_SCRATCH: u64 = 4 * pktjit_ir::MAX_SCRATCH as u64 + PAGE / 2;
 /// The least that a guard page covers.
 pub(super) const PAGE: u64 = 4096;
 /// Bytes of a saved register.
