@@ -58,11 +58,11 @@ pub enum Profile {
     Leaf,
     /// A frame of its own, but no calls: registers of the caller are pushed first and popped last, and between that at
     /// most `scratch` bytes, rounded up to a multiple of 16, are allocated. More than what a program may have, 64 KiB, and
-    /// aligns it count as that. Registers that are stored there, as Cranelift's prologue does, and not pushed take part
+    /// 2 KiB beside it count as that. Registers that are stored there, as Cranelift's prologue does, and not pushed take part
     /// of it.
     ///
     /// Only memory that is allocated is touched, a larger frame page after page, so that the guard page below the stack
-    /// is never jumped over. A loop of probes is not understood.
+    /// is never jumped over. Before that a loop may probe the same pages, the last of them whole.
     Framed {
         /// Bytes that are declared.
         scratch: u32,

@@ -194,7 +194,9 @@ impl analysis::State for State {
                 _,
             ) => {
                 if let Some(number) = self.number_of(register, bits) {
-                    state.values[register] = Value::Number(number.at_most(0)?);
+                    let known = number.at_most(0)?;
+                    let value = self.values[register];
+                    state.learn(register, value.given(known, Relation::Equal, Number::ZERO));
                 }
             }
             (Condition::Zero { register, bits, .. }, _) => match self.values[register] {

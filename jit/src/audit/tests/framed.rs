@@ -611,3 +611,51 @@ fn register_that_is_written_before_the_push() {
     });
     includes(FaultKind::Stack, &found);
 }
+
+/// The loop with which Cranelift probes a frame of 20 KiB and 16 bytes: `step` moves rsp, `touch` touches the page.
+fn probe_loop(
+    bytes: i32,
+    step: impl Fn(&mut Asm) -> Done,
+    touch: impl Fn(&mut Asm) -> Done,
+) -> Vec<Fault> {
+    let result = framed(0x5010, |a| {
+        let mut head = a.create_label();
+        a.push(rbp)?;
+        a.mov(rbp, rsp)?;
+        a.mov(r11, rsp)?;
+        a.sub(r11, bytes)?;
+        a.set_label(&mut head)?;
+        step(a)?;
+        touch(a)?;
+        a.cmp(rsp, r11)?;
+        a.jne(head)?;
+        a.add(rsp, bytes)?;
+        a.sub(rsp, 0x5010)?;
+        a.mov(eax, dword_ptr(rsp))?;
+        a.mov(rsp, rbp)?;
+        a.pop(rbp)?;
+        a.ret()
+    });
+    match result {
+        Ok(_) => Vec::new(),
+        Err(error) => error.faults().to_vec(),
+    }
+}
+
+#[test]
+fn loop_of_probes_passes_unless_it_is_another() {
+    let page: fn(&mut Asm) -> Done = |a| a.sub(rsp, 4096);
+    let touch: fn(&mut Asm) -> Done = |a| a.mov(dword_ptr(rsp), 0);
+    assert_eq!(probe_loop(0x6000, page, touch), []);
+    for (bytes, step, touch) in [
+        // Never equal, too far, not far enough.
+        (0x6001, page, touch),
+        (0x7000, page, touch),
+        (0x3000, page, touch),
+        (0x6000, |a: &mut Asm| a.sub(rsp, 8192), touch),
+        (0x6000, page, |a: &mut Asm| a.mov(dword_ptr(rsp + 8), 0)),
+        (0x6000, page, |a: &mut Asm| a.mov(dword_ptr(rsp + rax), 0)),
+    ] {
+        includes(FaultKind::Stack, &probe_loop(bytes, step, touch));
+    }
+}

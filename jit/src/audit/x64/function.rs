@@ -8,13 +8,13 @@ use std::ops::Range;
 
 use iced_x86::{
     Code, ConditionCode, Decoder, DecoderOptions, FlowControl, Formatter, Instruction,
-    InstructionInfoFactory, IntelFormatter, Mnemonic, OpKind,
+    InstructionInfoFactory, IntelFormatter, Mnemonic, OpKind, Register,
 };
 use pktjit_ir::TableId;
 
 use super::registers::{Registers, general};
 use super::rules::{self, reads, writes};
-use super::stack::CALLER_SAVED;
+use super::stack::{CALLER_SAVED, PAGE};
 use super::state::State;
 use super::transfer;
 use crate::audit::analysis;
@@ -38,6 +38,8 @@ pub(super) struct Op {
     pub(super) written: Registers,
     /// What happens to the memory operand, if there is one.
     pub(super) access: Option<Access>,
+    /// By how many bytes the loop that this instruction starts moves rsp, if that is one of probes.
+    pub(super) probed: Option<u64>,
 }
 
 impl analysis::Op for Op {
@@ -120,7 +122,11 @@ pub(super) fn decode(
         reader.fault(FaultKind::MissingEndbr, 0, "the entry is no landing pad");
     }
     let reached = reader.follow();
-    let Reader { ops, targets, .. } = reader;
+    let Reader {
+        mut ops,
+        mut targets,
+        ..
+    } = reader;
     if faults.len() > before {
         return None;
     }
@@ -132,6 +138,7 @@ pub(super) fn decode(
             .features
             .extend(features.filter_map(|&f| rules::extension(f)));
     }
+    report.loops += probes(&mut ops, &mut targets);
     let blocks = blocks(&ops, &reached, &targets);
     report.blocks += blocks.len();
     let is_back = |edge: &&Edge| edge.is_back;
@@ -169,6 +176,7 @@ fn sweep(
             relocated: relocated.map(|relocation| relocation.table),
             written: Registers::default(),
             access: None,
+            probed: None,
         });
     }
     Some(ops)
@@ -283,6 +291,70 @@ impl Reader<'_> {
             self.fault(kind, i, detail);
         }
     }
+}
+
+/// Finds loops that probe the stack page after page, and makes each of them one step of the instruction that it starts with:
+///
+/// ```text
+/// mov r, rsp
+/// sub r, bytes            a multiple of a page
+/// head: sub rsp, page     nothing else leads here or further down
+/// mov dword [rsp], 0
+/// cmp rsp, r              or the other way round
+/// jne head
+/// ```
+///
+/// So rsp goes down by `bytes`, and stays above what is touched by no more than a page. Returns how many there are.
+fn probes(ops: &mut [Op], targets: &mut BTreeMap<usize, usize>) -> usize {
+    let latches: Vec<usize> = targets
+        .iter()
+        .filter(|&(&latch, &head)| latch == head + 3 && head >= 2)
+        .map(|(&latch, _)| latch)
+        .collect();
+    let mut found = 0;
+    for latch in latches {
+        let head = latch - 3;
+        let is_entered_elsewhere = targets
+            .iter()
+            .any(|(&from, to)| from != latch && (head - 1..=latch).contains(to));
+        if !is_entered_elsewhere && let Some(bytes) = probed_bytes(&ops[head - 2..=latch]) {
+            ops[head].probed = Some(bytes);
+            targets.remove(&latch);
+            found += 1;
+        }
+    }
+    found
+}
+
+/// By how many bytes six instructions move rsp if they are a loop of probes, whose last goes back to the third.
+fn probed_bytes(ops: &[Op]) -> Option<u64> {
+    let [copy, limit, step, touch, compare, branch] = ops else {
+        return None;
+    };
+    let [copy, limit, step, touch, compare, branch] =
+        [copy, limit, step, touch, compare, branch].map(|op| op.instruction);
+    let register = copy.op0_register();
+    let is = |instruction: Instruction, mnemonic, a, b| {
+        instruction.mnemonic() == mnemonic
+            && (instruction.op0_register(), instruction.op1_register()) == (a, b)
+    };
+    let none = Register::None;
+    let bytes = limit.try_immediate(1).ok()?;
+    let is_probe = register.is_gpr64()
+        && register != Register::RSP
+        && is(copy, Mnemonic::Mov, register, Register::RSP)
+        && is(limit, Mnemonic::Sub, register, none)
+        && (PAGE..=i32::MAX as u64).contains(&bytes)
+        && bytes.is_multiple_of(PAGE)
+        && is(step, Mnemonic::Sub, Register::RSP, none)
+        && step.try_immediate(1).ok() == Some(PAGE)
+        && touch.code() == Code::Mov_rm32_imm32
+        && (touch.memory_base(), touch.memory_index()) == (Register::RSP, none)
+        && touch.memory_displacement64() == 0
+        && (is(compare, Mnemonic::Cmp, Register::RSP, register)
+            || is(compare, Mnemonic::Cmp, register, Register::RSP))
+        && branch.condition_code() == ConditionCode::ne;
+    is_probe.then_some(bytes)
 }
 
 fn blocks(ops: &[Op], reached: &[bool], targets: &BTreeMap<usize, usize>) -> Vec<Block> {

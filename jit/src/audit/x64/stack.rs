@@ -25,10 +25,10 @@ use crate::audit::value::{Base, Pointer, Value};
 /// Where rsp is at an entry, in bytes from [`Base::Stack`]; 8 more than a multiple of 16, as the ABI has it. It is more
 /// than any frame takes, so that offsets are never negative.
 const ENTRY: u64 = (128 << 10) - 8;
-/// Most scratch that a function may declare: what a program may have, and what aligns it.
-const MAX_SCRATCH: u64 = 4 * pktjit_ir::MAX_SCRATCH as u64 + 16;
+/// Most scratch that a function may declare: what a program may have, and half a page for what is spilled and aligned.
+const MAX_SCRATCH: u64 = 4 * pktjit_ir::MAX_SCRATCH as u64 + PAGE / 2;
 /// The least that a guard page covers.
-const PAGE: u64 = 4096;
+pub(super) const PAGE: u64 = 4096;
 /// Bytes of a saved register.
 const SLOT: u64 = 8;
 /// The number of rsp among the general registers.
@@ -160,6 +160,22 @@ impl Frame {
         }
     }
 
+    /// Whether rsp may be moved from one place to the other page after page, each touched.
+    fn probed(&mut self, from: Value, to: Value) -> Result<(), Doubt> {
+        let (Some(from), Some(to)) = (offset(from), offset(to)) else {
+            return Err(doubt("it is not known where the stack pointer goes"));
+        };
+        // The last page is a whole one.
+        let room = self.room.next_multiple_of(PAGE);
+        match self.saves().checked_sub(to) {
+            Some(bytes) if bytes <= room && from >= self.touched => {
+                self.touched = to;
+                Ok(())
+            }
+            _ => Err(doubt("more is probed than is declared")),
+        }
+    }
+
     /// Whether a return leaves everything as it was.
     fn returns(&self, rsp: Value, value: impl Fn(usize) -> Value) -> Result<(), Doubt> {
         if rsp != address(ENTRY) || !self.saved.is_empty() {
@@ -261,6 +277,13 @@ pub(super) fn step(state: &mut State, op: &Op, rsp: Value) -> Result<(), Doubt> 
         return Err(doubt("it is not known what is on the stack"));
     };
     let instruction = &op.instruction;
+    if let Some(bytes) = op.probed {
+        let to = rsp.sub(Value::constant(bytes));
+        frame.probed(rsp, to)?;
+        state.set(RSP, to);
+        state.stack = Stack::Frame(frame);
+        return Ok(());
+    }
     match (instruction.mnemonic(), general(instruction.op0_register())) {
         (Mnemonic::Push, Some(register)) => {
             let rsp = frame.push(rsp, register, state.value(register))?;

@@ -241,7 +241,9 @@ impl analysis::State for State {
             },
             (Flags::ZeroOf { register, bits }, ConditionCode::e) => {
                 if let Some(number) = self.number_of(register, bits) {
-                    state.values[register] = Value::Number(number.at_most(0)?);
+                    let known = number.at_most(0)?;
+                    let value = self.values[register];
+                    state.learn(register, value.given(known, Relation::Equal, Number::ZERO));
                 }
             }
             (Flags::FoundBit { is_certain, .. }, ConditionCode::e) if is_certain => return None,
