@@ -224,6 +224,7 @@ fn the_linear_engine_has_no_other_structure() {
     );
 }
 
+#[cfg(feature = "cranelift")]
 #[test]
 fn without_avx2_cranelift_answers_and_says_why() {
     let cpu = Cpu {
