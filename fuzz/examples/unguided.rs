@@ -4,6 +4,7 @@
 //! code. An input that panics is written to `fuzz/artifacts/TARGET`, as cargo-fuzz does it.
 
 use std::error::Error;
+use std::io::{self, Write as _};
 use std::path::Path;
 use std::time::{Duration, Instant};
 use std::{env, fs, panic, process};
@@ -62,12 +63,13 @@ fn run(target: &Target, time: Duration, seed: u64) -> Result<(), Box<dyn Error>>
             eprintln!("{inputs} inputs in {} s", reported.as_secs());
         }
     }
-    println!(
+    writeln!(
+        io::stdout(),
         "{}: {inputs} inputs in {} s, no finding; engines {}",
         target.name,
         start.elapsed().as_secs(),
         asked.join(", ")
-    );
+    )?;
     Ok(())
 }
 
