@@ -181,13 +181,13 @@ fn structures(what: &str, rules: &RuleSet, keys: &[u8], lanes: u8, cases: &mut V
 }
 
 fn execute_structures(what: &str, cases: Vec<Case>, large: usize) {
-    // A plan may want eight lanes where there are sixteen.
+    // Most plans want eight lanes where there are sixteen, which take twice the time.
     let wide = cases.iter().filter(|case| case.name.ends_with(" 16 lanes"));
     let (all, wide) = (cases.len(), wide.count());
     eprintln!(
         "{what}: {wide} of {all} programs have sixteen lanes; {large} more audited, too large to run without an operating system"
     );
-    assert!(all >= 400 && wide >= 40, "{wide} of {all}");
+    assert!(all >= 400 && wide >= 20, "{wide} of {all}");
     execute(what, cases);
 }
 

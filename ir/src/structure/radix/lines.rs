@@ -61,14 +61,18 @@ struct Block {
 impl Lines {
     /// Lines over `segments` that take least time, if fewer than there are segments are enough.
     pub(super) fn of(input: &Input<'_>, segments: &Segments) -> Option<Self> {
+        // A single segment may have a word, whose bits behind the prefix are all the same.
         let &[word] = segments.words() else {
             return None;
         };
+        if segments.len() == 1 {
+            return None;
+        }
         let field = input.layout().field(segments.field());
         let word_bits = field.bits() - segments.prefix_bits() - word.shift;
         let lasts = segments.lasts().iter().map(|&last| word.of(last));
         let low_bits = lasts.map(|last| last.trailing_ones()).min()? as u8;
-        // A single segment has no words, and of two the first ends before the last value.
+        // Of two segments the first ends before the last value.
         let bits = word_bits - low_bits;
         if bits <= CELL_BITS {
             // A table of all values is no larger.
