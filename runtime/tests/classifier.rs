@@ -3,8 +3,8 @@
 mod common;
 
 use pktjit::{
-    BatchError, BuildError, Classifier, ClassifierBuilder, Cpu, EngineKind, Features, Field, Hit,
-    KeyLayout, KeyRef, MISS, Match, Rule, RuleId, RuleSet, Structure, Verdict,
+    BatchError, BuildError, Classifier, ClassifierBuilder, Cpu, EngineKind, Field, Hit, KeyLayout,
+    KeyRef, MISS, Match, Rule, RuleId, RuleSet, Structure, Verdict,
 };
 
 /// A classifier of `rules` for each engine that runs here.
@@ -229,7 +229,7 @@ fn the_linear_engine_has_no_other_structure() {
 fn without_avx2_cranelift_answers_and_says_why() {
     let cpu = Cpu {
         avx2: Err("the CPU has no AVX2"),
-        features: Features::NONE,
+        features: pktjit::Features::NONE,
         ..*Cpu::host()
     };
     let builder = Classifier::builder().cpu(cpu);
