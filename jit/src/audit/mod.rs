@@ -132,6 +132,9 @@ impl fmt::Display for AuditReport {
 }
 
 /// Whether there is an auditor of code for `target`: for all but what Cranelift makes for machines other than x86-64.
+///
+/// Of Cranelift's x86-64 code it proves what planned programs become. Programs that were written otherwise may become code
+/// that is right and not proved, which [`audit`] then says.
 #[must_use]
 pub fn has_auditor(target: &Target) -> bool {
     target.isa == Isa::X86_64 || target.generator == Generator::Own

@@ -1,4 +1,6 @@
 //! How two unsigned numbers compare, and what that says about them.
+//!
+//! Conditions of the code generators are a type of their own: the auditor takes nothing from what made the code.
 
 use super::number::Number;
 
